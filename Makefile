@@ -58,7 +58,7 @@ proto-check: .venv-proto/.stamp  ## fail when the committed generated code is no
 fmt: setup  ## format, and mend what ruff can mend
 	.venv/bin/ruff format . && .venv/bin/ruff check --fix .
 
-lint: setup  ## formatting, ruff, spelling, Dockerfile
+lint: setup  ## formatting, ruff, spelling, the Dockerfile
 	.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/codespell && .venv/bin/hadolint Dockerfile
 
 types: setup  ## mypy --strict
