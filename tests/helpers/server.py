@@ -1,0 +1,144 @@
+"""A real `headrace serve` in its own process, on free ports of 127.0.0.1, for tests to talk to."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from helpers import process_tree
+
+TRANSPORTS = ("grpcio", "native")
+HEADRACE = Path(sys.executable).with_name("headrace")
+_READY = re.compile(r"^headrace ready: grpc=(\S+) metrics=(\S+)\s*$")
+START_S = 60.0  # warm-up of every model on a machine that does other things too
+STOP_S = 40.0  # the server's own grace is 30
+
+
+class Server:
+    """One running server, and what it printed.
+
+    Attributes:
+        address: "127.0.0.1:PORT" of the gRPC port.
+        metrics_address: the same of the metrics port, "-" when it is off.
+        pid: of the process that was started (it may have children).
+    """
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.pid = process.pid
+        self.process = process
+        self.address = ""
+        self.metrics_address = ""
+        self._lines: list[str] = []
+        self._ready_or_ended = Event()
+        self._reader = Thread(target=self._read, name="server-output", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.append(line)
+            if found := _READY.match(line):
+                self.address, self.metrics_address = found.groups()
+                self._ready_or_ended.set()
+        self._ready_or_ended.set()
+
+    def output(self) -> str:
+        """Everything that the server has printed so far, both streams in order."""
+        return "".join(self._lines)
+
+    def wait_ready(self, timeout_s: float = START_S) -> None:
+        """Returns when the server says that it is ready; fails with its output when it does not."""
+        in_time = self._ready_or_ended.wait(timeout_s)
+        if not self.address:
+            why = f"ended with {self.process.wait(5)}" if in_time else f"not ready in {timeout_s} s"
+            raise AssertionError(f"headrace serve: {why}\n{self.output()}")
+
+    def stop(self, timeout_s: float = STOP_S) -> int:
+        """SIGTERM, then the exit code; killed and failed when it does not end in time."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(
+                f"not ended {timeout_s} s after SIGTERM\n{self.output()}"
+            ) from None
+        self._reader.join(5)
+        return code
+
+    def kill(self) -> None:
+        """Ends the process at once, and its children with it."""
+        for pid in reversed(process_tree.tree(self.pid)):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.wait()
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the server and its children."""
+        return process_tree.rss_bytes(self.pid)
+
+    def metrics(self) -> dict[str, float]:
+        """Sample name → its value, summed over labels."""
+        url = f"http://{self.metrics_address}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as reply:
+            text = reply.read().decode()
+        totals: dict[str, float] = defaultdict(float)
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                totals[sample.name] += sample.value
+        return totals
+
+    def wait_metrics(
+        self, until: Callable[[dict[str, float]], bool], timeout_s: float = 10.0
+    ) -> dict[str, float]:
+        """Scrapes until the figures satisfy `until`; the last ones, satisfied or not."""
+        end = monotonic() + timeout_s
+        while not until(seen := self.metrics()) and monotonic() < end:
+            pass
+        return seen
+
+
+def start(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Server:
+    """Starts `headrace serve` with `arguments` on free ports; returns at once."""
+    command = [HEADRACE, "serve", "--grpc-port", "0", "--metrics-port", "0"]
+    command += ["--grpc-address", "127.0.0.1", "--metrics-address", "127.0.0.1", *arguments]
+    process = subprocess.Popen(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+    )
+    return Server(process)
+
+
+@contextmanager
+def serving(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A ready server; at the end SIGTERM, and exit code 0 is asked of it."""
+    server = start(*arguments, env=env)
+    try:
+        server.wait_ready()
+        yield server
+        assert server.process.poll() is None, f"ended by itself\n{server.output()}"
+        code = server.stop()
+        assert code == 0, f"exit code {code}\n{server.output()}"
+    finally:
+        if server.process.poll() is None:
+            server.kill()
+        if sys.exc_info()[0] is not None:
+            sys.stderr.write(f"--- headrace serve printed:\n{server.output()}")
