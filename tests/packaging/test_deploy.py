@@ -19,7 +19,8 @@ DOCKERFILE = re.sub(r"\\\n\s*", "", (REPOSITORY / "Dockerfile").read_text("utf-8
 
 def instruction(keyword: str) -> str:
     """Return what follows the last KEYWORD of the Dockerfile."""
-    return re.findall(rf"^{keyword} (.*)$", DOCKERFILE, re.MULTILINE)[-1]
+    found: list[str] = re.findall(rf"^{keyword} (.*)$", DOCKERFILE, re.MULTILINE)
+    return found[-1]
 
 
 def compose() -> dict[str, Any]:

@@ -16,7 +16,7 @@ GROUND = {
     "metrics_http": ("errors", "metrics"),
 }
 # Who puts the parts together may see all.
-COMPOSITION = ("app", "cli", "model", "__main__")
+COMPOSITION = ("app", "cli", "loader", "model", "__main__")
 
 
 def part_of(name: str) -> str:
