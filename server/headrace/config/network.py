@@ -42,7 +42,6 @@ class GrpcSettings:
         7_200_000,
         "Milliseconds of silence after which the server pings a client.",
         flag="grpc-keepalive-time",
-        aliases=("grpc-keepalive-time-ms",),
         low=1,
         high=INT32_MAX,
     )
@@ -50,7 +49,6 @@ class GrpcSettings:
         20_000,
         "Milliseconds that the server waits for the answer to a ping before it hangs up.",
         flag="grpc-keepalive-timeout",
-        aliases=("grpc-keepalive-timeout-ms",),
         low=1,
         high=INT32_MAX,
     )
@@ -105,7 +103,6 @@ class LimitSettings:
         64 * MIB,
         "Largest request message, in bytes, after decompression.",
         flag="grpc-max-request-bytes",
-        aliases=("max-request-bytes",),
         low=1024,
         high=INT32_MAX,
     )
@@ -113,7 +110,6 @@ class LimitSettings:
         256 * MIB,
         "Largest response message, in bytes.",
         flag="grpc-max-response-bytes",
-        aliases=("max-response-bytes",),
         low=1024,
         high=INT32_MAX,
     )
@@ -121,7 +117,6 @@ class LimitSettings:
         1024,
         "Calls that one connection may have open at the same time.",
         flag="grpc-max-concurrent-streams",
-        aliases=("max-concurrent-streams",),
         low=1,
         high=INT32_MAX,
     )

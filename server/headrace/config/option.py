@@ -53,8 +53,9 @@ class Option:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The names that a TOML file may use: the key, and the aliases written alike."""
-        return (self.key, *(alias.replace("-", "_") for alias in self.declaration.aliases))
+        """All names that a TOML file may use: the key, the aliases, the field's name."""
+        aliases = (alias.replace("-", "_") for alias in self.declaration.aliases)
+        return tuple(dict.fromkeys((self.key, *aliases, self.name)))
 
     @property
     def flag(self) -> str:
@@ -63,8 +64,13 @@ class Option:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flag and its aliases."""
-        return (self.flag, *(f"--{alias}" for alias in self.declaration.aliases))
+        """All flags that are taken: written like the keys."""
+        return tuple(f"--{key.replace('_', '-')}" for key in self.keys)
+
+    @property
+    def shown_flags(self) -> tuple[str, ...]:
+        """Those that people are told of: the flag and the declared aliases."""
+        return self.flags[: 1 + len(self.declaration.aliases)]
 
     @property
     def variable(self) -> str:
@@ -73,7 +79,7 @@ class Option:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names that the environment may use: the variable, and the aliases written alike."""
+        """All names that the environment may use: written like the keys."""
         return tuple(f"HEADRACE_{key.upper()}" for key in self.keys)
 
     @property

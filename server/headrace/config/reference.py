@@ -39,7 +39,7 @@ def _lines() -> Iterator[str]:
         yield "| flag | key in TOML | value | default | meaning |"
         yield "| --- | --- | --- | --- | --- |"
         for option in options:
-            flag = "<br>".join(f"`{flag}`" for flag in option.flags)
+            flag = "<br>".join(f"`{flag}`" for flag in option.shown_flags)
             if option.declaration.is_argument:
                 flag = "`MODEL_FILE …`"
             value = option.kind.expected.replace("|", "\\|")

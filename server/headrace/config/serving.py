@@ -75,7 +75,6 @@ class DeviceSettings:
         256 * MIB,
         "Host memory for the requests' tensors, in bytes; pinned where there is a GPU.",
         flag="pinned-memory-pool-byte-size",
-        aliases=("pinned-memory-pool-bytes",),
         low=MIB,
         high=2**50,
     )
@@ -104,13 +103,11 @@ class LifeSettings:
         "headrace",
         "Name of this server in its metadata.",
         flag="id",
-        aliases=("server-id",),
     )
     exit_timeout_s: float = option(
         30.0,
         "Seconds that requests in flight have to finish when the server is told to stop.",
         flag="exit-timeout-secs",
-        aliases=("exit-timeout-s",),
         low=0,
         high=86_400,
     )
@@ -119,7 +116,6 @@ class LifeSettings:
         "Seconds to go on serving, but not be ready, before that: the time in which load "
         "balancers look elsewhere.",
         flag="lame-duck-secs",
-        aliases=("lame-duck-s",),
         low=0,
         high=86_400,
     )

@@ -1,0 +1,28 @@
+"""The command `headrace` and what its commands have in common."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.check import check
+from headrace.cli.inspect import inspect
+from headrace.cli.serve import serve
+from headrace.cli.version import version
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(context_settings=CONTEXT, epilog="headrace COMMAND --help says more of each.")
+def main() -> None:
+    """Serve models over gRPC, in the protocol of Triton and KServe.
+
+    \b
+    headrace serve model.onnx                    one model, nothing to configure
+    headrace serve --model-repository models     a folder of models
+    headrace inspect model.plan                  what is in that file?
+    headrace check models                        is anything wrong in that folder?
+    """  # noqa: D301 (click's mark for lines to keep)
+
+
+for command in (serve, inspect, check, version):
+    main.add_command(command)

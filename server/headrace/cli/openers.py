@@ -1,0 +1,49 @@
+"""What can open model files on this machine, for the commands that look into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from headrace.device import open_device
+from headrace.engines.inspection import Open, Probe
+from headrace.engines.platforms import ONNX, TENSORRT
+from headrace.errors import HeadraceError
+
+
+@contextmanager
+def opened() -> Iterator[dict[str, Open]]:
+    """Yield what can open model files here, by platform; nothing for what is not installed."""
+    openers: dict[str, Open] = {}
+    if find_spec("onnxruntime"):
+        openers[ONNX.name] = _open_onnx
+    device = None
+    with suppress(HeadraceError):  # a GPU that does not work: plans tell their header only
+        device = open_device("auto")
+    try:
+        # TensorRT must not be touched where there is no GPU.
+        if device is not None and device.kind == "cudart":
+            gpu = device
+
+            def open_plan(path: Path) -> Probe:
+                from headrace.engines.trt import open_engine
+
+                engine = open_engine(path, gpu)
+                try:
+                    return Probe(engine.signature, engine.profile_rows)
+                finally:
+                    engine.close()
+
+            openers[TENSORRT.name] = open_plan
+        yield openers
+    finally:
+        if device is not None:
+            device.close()
+
+
+def _open_onnx(path: Path) -> Probe:
+    from headrace.engines.ort import open_signature
+
+    return Probe(open_signature(path))

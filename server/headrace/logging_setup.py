@@ -1,0 +1,113 @@
+"""Sends the log to standard error: which levels, in which format, and nothing unescaped."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Final, Literal, TextIO
+
+from headrace.escape import printable
+
+_TRACE_MAX_CHARS: Final = 32_768
+_TRACE_MARK: Final = "  | "
+"""Begins every line of a traceback, so that no line of it can pass for a message."""
+
+
+class LineFormatter(logging.Formatter):
+    """One line a message: time (UTC), level, logger, text; a traceback follows behind marks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line = f"{_time(record)} {record.levelname} {record.name}: {printable(_text(record))}"
+        trace = _trace(record)
+        if not trace:
+            return line
+        # Messages of exceptions may hold anything, also line breaks: they stay behind the mark too.
+        marked = (_TRACE_MARK + printable(part) for part in trace.splitlines())
+        return "\n".join((line, *marked))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a message: time, level, logger, message, and exception if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object on one line, in ASCII."""
+        entry = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": printable(_text(record)),
+        }
+        trace = _trace(record)
+        if trace:
+            entry["exception"] = trace
+        return json.dumps(entry)
+
+
+class LevelFilter(logging.Filter):
+    """Lets through the levels that are switched on, each on its own, as Triton does."""
+
+    def __init__(self, *, info: bool, warning: bool, error: bool) -> None:
+        super().__init__()
+        self._is_on = {logging.INFO: info, logging.WARNING: warning, logging.ERROR: error}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether the record is written; levels in between count as the one below."""
+        below = [level for level in self._is_on if level <= record.levelno]
+        return self._is_on[max(below)] if below else True  # debug is decided by --log-verbose
+
+
+def set_up_logging(
+    *,
+    verbose: int = 0,
+    info: bool = True,
+    warning: bool = True,
+    error: bool = True,
+    format: Literal["default", "json"] = "default",  # noqa: A002 (as the flag)
+    stream: TextIO | None = None,
+) -> None:
+    """Replace the root logger's handlers.
+
+    Args:
+        verbose: 0 no debug messages, 1 headrace's, 2 also those of libraries.
+        info: Write what happens.
+        warning: Write what may be wrong.
+        error: Write what went wrong.
+        format: Lines for people, or JSON for collectors.
+        stream: Standard error by default.
+    """
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(JsonFormatter() if format == "json" else LineFormatter())
+    handler.addFilter(LevelFilter(info=info, warning=warning, error=error))
+    root = logging.getLogger()
+    for former in list(root.handlers):
+        root.removeHandler(former)
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if verbose > 1 else logging.WARNING)
+    logging.getLogger("headrace").setLevel(logging.DEBUG if verbose else logging.INFO)
+    logging.captureWarnings(capture=True)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _text(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001 (a wrong format string must not hide what was to be said)
+        return f"{record.msg} {record.args!r}"
+
+
+def _trace(record: logging.LogRecord) -> str:
+    parts = []
+    if record.exc_info:
+        parts.append(logging.Formatter().formatException(record.exc_info))
+    elif record.exc_text:
+        parts.append(record.exc_text)
+    if record.stack_info:
+        parts.append(record.stack_info)
+    return "\n".join(parts)[-_TRACE_MAX_CHARS:]  # the end says what went wrong
