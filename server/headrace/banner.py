@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TextIO
 
 from headrace.table import print_facts, print_table
+
+OFF = "-"
+"""Stands for the address of metrics when they are off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,46 +25,46 @@ class BannerModel:
     slots: str  # their number, with a word on how they run where there is one to say
 
 
-def print_banner(
-    *,
-    grpc: str,
-    metrics: str,
-    transport: str,
-    device: str,
-    models: Sequence[BannerModel],
-    failures: Mapping[str, str] | None = None,
-    stream: TextIO | None = None,
-) -> None:
-    """Print the banner.
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """All that is said.
 
-    Args:
+    Attributes:
         grpc: HOST:PORT of the gRPC service.
-        metrics: HOST:PORT of metrics and health, "-" when they are off.
-        transport: "grpcio" or "native"; with "TLS" behind it where that is on.
+        metrics: HOST:PORT of metrics and health, `OFF` when there is none.
+        transport: "grpcio" or "native"; "grpcio, TLS" where that is on.
         device: Such as "host" or "cudart 0 (NVIDIA H200)".
         models: What is served.
         failures: Why other models are not served, by name.
-        stream: Standard output by default.
     """
+
+    grpc: str
+    metrics: str
+    transport: str
+    device: str
+    models: tuple[BannerModel, ...]
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+def print_banner(banner: Banner, stream: TextIO | None = None) -> None:
+    """Print the banner, then the one line that programs wait for; standard output by default."""
     out = sys.stdout if stream is None else stream
     out.write(f"\nheadrace {version('headrace-server')}\n\n")
-    facts = [("gRPC", f"{grpc}  ({transport})"), ("metrics", _metrics_text(metrics))]
-    print_facts([*facts, ("device", device)], out)
+    metrics = "off" if banner.metrics == OFF else f"http://{banner.metrics}/metrics"
+    facts = [
+        ("gRPC", f"{banner.grpc} ({banner.transport})"),
+        ("metrics", metrics),
+        ("device", banner.device),
+    ]
+    print_facts(facts, out)
     out.write("\n")
-    print_table(
-        ("model", "version", "platform", "max batch", "slots"),
-        [
-            (model.name, model.version, model.platform, model.max_batch_size or "-", model.slots)
-            for model in models
-        ],
-        out,
-    )
-    if failures:
+    rows = [
+        (model.name, model.version, model.platform, model.max_batch_size or "-", model.slots)
+        for model in banner.models
+    ]
+    print_table(("model", "version", "platform", "max batch", "slots"), rows, out)
+    if banner.failures:
         out.write("\nnot served:\n")
-        print_facts([(f"  {name}", reason) for name, reason in sorted(failures.items())], out)
-    out.write("\n")
+        print_facts([(f"  {name}", why) for name, why in sorted(banner.failures.items())], out)
+    out.write(f"\nheadrace ready: grpc={banner.grpc} metrics={banner.metrics}\n")
     out.flush()
-
-
-def _metrics_text(address: str) -> str:
-    return "off" if address == "-" else f"http://{address}/metrics"

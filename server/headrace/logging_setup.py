@@ -6,8 +6,9 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Final, Literal, TextIO
+from typing import Final, TextIO
 
+from headrace.config import ServerConfig
 from headrace.escape import printable
 
 _TRACE_MAX_CHARS: Final = 32_768
@@ -59,34 +60,23 @@ class LevelFilter(logging.Filter):
         return self._is_on[max(below)] if below else True  # debug is decided by --log-verbose
 
 
-def set_up_logging(
-    *,
-    verbose: int = 0,
-    info: bool = True,
-    warning: bool = True,
-    error: bool = True,
-    format: Literal["default", "json"] = "default",  # noqa: A002 (as the flag)
-    stream: TextIO | None = None,
-) -> None:
-    """Replace the root logger's handlers.
+def set_up_logging(config: ServerConfig, stream: TextIO | None = None) -> None:
+    """Replace the root logger's handlers by one that writes what the configuration asks for.
 
-    Args:
-        verbose: 0 no debug messages, 1 headrace's, 2 also those of libraries.
-        info: Write what happens.
-        warning: Write what may be wrong.
-        error: Write what went wrong.
-        format: Lines for people, or JSON for collectors.
-        stream: Standard error by default.
+    Without `--log-verbose`, libraries are heard from a warning on, headrace from an information on.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(JsonFormatter() if format == "json" else LineFormatter())
-    handler.addFilter(LevelFilter(info=info, warning=warning, error=error))
+    handler.setFormatter(JsonFormatter() if config.log_format == "json" else LineFormatter())
+    handler.addFilter(
+        LevelFilter(info=config.log_info, warning=config.log_warning, error=config.log_error)
+    )
     root = logging.getLogger()
     for former in list(root.handlers):
         root.removeHandler(former)
     root.addHandler(handler)
-    root.setLevel(logging.DEBUG if verbose > 1 else logging.WARNING)
-    logging.getLogger("headrace").setLevel(logging.DEBUG if verbose else logging.INFO)
+    root.setLevel(logging.DEBUG if config.log_verbose > 1 else logging.WARNING)
+    ours = logging.DEBUG if config.log_verbose else logging.INFO
+    logging.getLogger("headrace").setLevel(ours)
     logging.captureWarnings(capture=True)
 
 

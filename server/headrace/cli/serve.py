@@ -1,4 +1,4 @@
-"""`headrace serve`: read the settings, set the log up, run the server."""
+"""`headrace serve`: read the settings, run the server."""
 
 from __future__ import annotations
 
@@ -56,18 +56,9 @@ serve.params.extend(settings())
 
 
 def _run(config: ServerConfig) -> int:
-    from headrace.logging_setup import set_up_logging
+    from headrace.app import run  # late, so that --help does not wait for engines and transports
 
-    set_up_logging(
-        verbose=config.log_verbose,
-        info=config.log_info,
-        warning=config.log_warning,
-        error=config.log_error,
-        format=config.log_format,
-    )
     try:
-        from headrace.app import run
-
         return run(config)
     except HeadraceError as error:
         raise click.ClickException(str(error)) from error
