@@ -33,6 +33,9 @@ _HEAD_TAGS = frozenset(range(0x0A, 0x80, 8)) - {_ID, _RAW_INPUT}  # fields 1 to 
 
 _RAW_OUTPUT_FIELD = 6
 
+# The second is how protobuf in pure Python refuses a string that is not UTF-8.
+_REFUSALS = (DecodeError, UnicodeDecodeError)
+
 
 class WireError(ValueError):
     """Bytes that protobuf refuses, or a message that would be too large for it."""
@@ -110,7 +113,7 @@ def parse_request(message: bytes) -> tuple[pb.ModelInferRequest, RequestParts]:
     parts = split_request(message)
     try:
         return pb.ModelInferRequest.FromString(parts.head), parts
-    except DecodeError as error:
+    except _REFUSALS as error:
         raise _refusal(message, error) from error
 
 
@@ -169,7 +172,7 @@ def _long_length(message: bytes, at: int) -> tuple[int, int]:
 def _split_by_protobuf(message: bytes) -> RequestParts:
     try:
         request = pb.ModelInferRequest.FromString(message)
-    except DecodeError as error:
+    except _REFUSALS as error:
         raise _refusal(message, error) from error
     request_id = request.id
     raw = [memoryview(entry) for entry in request.raw_input_contents]
@@ -178,7 +181,7 @@ def _split_by_protobuf(message: bytes) -> RequestParts:
     return RequestParts(request.SerializeToString(), request_id, raw)
 
 
-def _refusal(message: bytes, error: DecodeError) -> WireError:
+def _refusal(message: bytes, error: Exception) -> WireError:
     return WireError(
         f"{len(message)} bytes came that are not a serialized inference.ModelInferRequest "
         f"({error}): cut off on the way, or another message?"

@@ -27,7 +27,7 @@ from helpers.proto_wire import FIELDS, REQUESTS, field, mutate, varint
 def _by_protobuf(message: bytes) -> pb.ModelInferRequest | None:
     try:
         return pb.ModelInferRequest.FromString(message)
-    except DecodeError:
+    except (DecodeError, UnicodeDecodeError):  # the second comes from protobuf in pure Python
         return None
 
 
