@@ -1,0 +1,119 @@
+"""What an engine must offer: a signature, contexts that enqueue, and where tensors lie.
+
+An engine is immutable and shared by all slots of a model; an execution context belongs to one slot
+and one stream for life. Shapes here are the engine's: the batch dimension, where there is one,
+comes first, and `None` is a dynamic dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headrace.device.base import Stream
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output of an engine."""
+
+    name: str
+    datatype: str  # the protocol's name: "FP32", "BYTES", …
+    shape: tuple[int | None, ...]
+    is_shape_tensor: bool = False  # values decide shapes; read on the host at enqueue
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """All inputs and outputs, in the engine's order."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Where the tensors of one call lie in a block, and their shapes. Compared by identity.
+
+    Inputs come first, then outputs; offsets and sizes are bytes from the start of the block and
+    offsets are multiples of `ALIGNMENT_BYTES`. A lane's device buffer has the same layout, so that
+    all inputs go over in one copy and all outputs come back in one. `output_shapes` is None when
+    only the run can tell (then nothing is reserved for outputs; the binding hands them out).
+    """
+
+    input_shapes: tuple[Shape, ...]
+    input_sizes: tuple[int, ...]
+    input_offsets: tuple[int, ...]
+    output_shapes: tuple[Shape, ...] | None
+    output_sizes: tuple[int, ...]
+    output_offsets: tuple[int, ...]
+    inputs_end: int  # bytes [0, inputs_end) hold all inputs
+    outputs_start: int  # bytes [outputs_start, size_bytes) hold all outputs
+    size_bytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Binding:
+    """One layout tied to addresses, prepared once and enqueued many times.
+
+    `prepared` is the engine's own. `results` is filled by the run when `layout.output_shapes` is
+    None: (shape, C-ordered bytes) per output.
+    """
+
+    layout: Layout
+    input_ptrs: tuple[int, ...]
+    output_ptrs: tuple[int, ...]
+    prepared: Any = None
+    results: list[tuple[Shape, memoryview | bytes]] = field(default_factory=list)
+
+
+class ExecutionContext(Protocol):
+    """Per-slot execution state; never used by two threads at once."""
+
+    def bind(self, layout: Layout, input_ptrs: Sequence[int], output_ptrs: Sequence[int]) -> Binding:
+        """Tie a layout to addresses that the engine can use; may be slow, callers keep the result.
+
+        Raises:
+            EngineError: The engine cannot take these shapes or addresses.
+        """
+
+    def enqueue(self, binding: Binding) -> None:
+        """Put the computation on the context's stream.
+
+        Returns at once on a GPU. Where `Engine.is_blocking` it computes before it returns.
+
+        Raises:
+            EngineError: Refused; nothing was enqueued.
+            DeviceError: The device failed.
+        """
+
+    def close(self) -> None:
+        """Free the context; a second call does nothing. Its stream must be idle."""
+
+
+class Engine(Protocol):
+    """A deserialized model: weights and kernels, immutable, shared by all slots."""
+
+    signature: Signature
+    platform: str  # Triton's name: "tensorrt_plan", "onnxruntime_onnx"
+    is_blocking: bool  # enqueue computes on the calling thread: needs a launcher or inline run
+    weights_bytes: int  # device memory that all contexts share, 0 when the engine cannot tell
+
+    def check_inputs(self, shapes: Sequence[Shape]) -> None:
+        """Refuse shapes that no optimization profile takes.
+
+        Raises:
+            RequestError: Names the input, its shape and the allowed range.
+        """
+
+    def output_shapes(self, shapes: Sequence[Shape]) -> tuple[Shape, ...] | None:
+        """Return the output shapes for these input shapes, None when only a run can tell."""
+
+    def open_context(self, stream: Stream) -> ExecutionContext:
+        """Open a context that will enqueue on `stream` and on no other."""
+
+    def close(self) -> None:
+        """Free the engine; a second call does nothing. Its contexts must be closed before."""

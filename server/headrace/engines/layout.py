@@ -1,0 +1,60 @@
+"""Lays the tensors of one call out in a block: pure arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from headrace.device.base import ALIGNMENT_BYTES
+from headrace.engines.base import Layout, Shape
+
+
+def aligned(size_bytes: int) -> int:
+    """Round up to the next multiple of `ALIGNMENT_BYTES`."""
+    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+def plan_layout(
+    input_shapes: Sequence[Shape],
+    input_sizes: Sequence[int],
+    output_shapes: Sequence[Shape] | None,
+    output_sizes: Sequence[int],
+) -> Layout:
+    """Place inputs, then outputs, one behind the other, each aligned.
+
+    Args:
+        input_shapes: Shapes as the engine sees them.
+        input_sizes: Bytes of each input; for BYTES tensors the bytes of this very request.
+        output_shapes: Shapes of the outputs, None when only the run can tell.
+        output_sizes: Bytes of each output; empty when `output_shapes` is None.
+    """
+    input_offsets, inputs_end, at = _place(input_sizes, 0)
+    outputs_start = at
+    output_offsets, outputs_end, _ = _place(output_sizes, at)
+    return Layout(
+        input_shapes=tuple(input_shapes),
+        input_sizes=tuple(input_sizes),
+        input_offsets=input_offsets,
+        output_shapes=None if output_shapes is None else tuple(output_shapes),
+        output_sizes=tuple(output_sizes),
+        output_offsets=output_offsets,
+        inputs_end=inputs_end,
+        outputs_start=outputs_start,
+        size_bytes=max(inputs_end, outputs_end),
+    )
+
+
+def _place(sizes: Sequence[int], at: int) -> tuple[tuple[int, ...], int, int]:
+    """Return (offsets, end of the last tensor, next aligned offset)."""
+    offsets: list[int] = []
+    end = at
+    for size in sizes:
+        offsets.append(at)
+        end = at + size
+        at = aligned(end)
+    return tuple(offsets), end, at
+
+
+def num_elements(shape: Shape) -> int:
+    """Return the number of elements of a shape; 1 for a scalar."""
+    return prod(shape)
