@@ -1,0 +1,62 @@
+"""The link inside one process: a lock and a method call.
+
+Rules
+- One thread at a time is in the core. Under `grpcio` that is the event loop's; under `native` it is
+  the receiving loop's or, on a host device, a launcher's that has just finished its work.
+- `on_end` runs inside the lock: it must not call back into the link.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from headrace.scheduling.request import Request
+from headrace.scheduling.scheduler import Scheduler
+
+
+class LocalLink:
+    """Front door and scheduler in one process."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._lock = threading.Lock()
+
+    def submit(self, request: Request, now: float) -> None:
+        """Hand a request over; see `Link.submit`."""
+        with self._lock:
+            self._scheduler.submit(request, now)
+
+    def cancel(self, request: Request) -> None:
+        """Say that the caller has left."""
+        with self._lock:
+            self._scheduler.cancel(request)
+
+    def step(self, now: float) -> bool:
+        """Do what can be done now; True when there is more to do at once."""
+        with self._lock:
+            return self._scheduler.step(now)
+
+    def next_look(self, now: float) -> float | None:
+        """Return the clock seconds at which to step again though nothing happens."""
+        with self._lock:
+            return self._scheduler.next_look(now)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request waits and none is in flight."""
+        return self._scheduler.is_idle
+
+    @property
+    def is_polling(self) -> bool:
+        """Whether something is in flight."""
+        return self._scheduler.is_polling
+
+    def refuse_new(self) -> None:
+        """From now on refuse every request; what is in is served."""
+        with self._lock:
+            self._scheduler.refuse_new()
+
+    def close(self) -> None:
+        """Refuse new requests and end those that never reached the device."""
+        with self._lock:
+            self._scheduler.close()

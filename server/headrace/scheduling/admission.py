@@ -1,0 +1,126 @@
+"""Admission: refuse what cannot be served in time, lease a block, make the one host copy.
+
+Rules
+- A request is admitted into a block at once, or waits for a block within the same queue bound, or
+  is refused with an error that says why. Nothing is kept of a refused request.
+- Requests that wait for a block are served in order of arrival, whatever their model: a large one
+  is not starved by small ones.
+- Called from the thread that steps the core.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from headrace.errors import ExpiredError, OverloadedError, TooLargeError, UnavailableError
+from headrace.scheduling.request import Request, RequestState
+from headrace.slots.blocks import BlockPool
+
+SHUTTING_DOWN = "GRPC server is shutting down and has stopped accepting new requests."
+
+
+class Admission:
+    """The gate between the front door and the queues."""
+
+    def __init__(self, blocks: BlockPool, *, max_waiting_bytes: int) -> None:
+        self._blocks = blocks
+        self._max_waiting_bytes = max_waiting_bytes
+        self._waiting: deque[Request] = deque()
+        self._waiting_bytes = 0
+        self.is_open = True
+        self.dropped: list[Request] = []  # expired while they waited; the caller ends them
+
+    def __len__(self) -> int:
+        """How many requests wait for a block."""
+        return len(self._waiting)
+
+    def admit(self, request: Request, now: float) -> bool:
+        """Stage the request into a block; False when it has to wait for one.
+
+        Raises:
+            UnavailableError: The server is shutting down, or no slot of the model works.
+            ExpiredError: Its deadline has passed.
+            OverloadedError: The queue, or what may wait for a block, is full.
+            TooLargeError: It can never fit into the staging memory.
+        """
+        line = request.line
+        if not self.is_open:
+            line.metrics.dropped("shutdown")
+            raise UnavailableError(SHUTTING_DOWN)
+        if request.deadline is not None and request.deadline <= now:
+            line.metrics.dropped("expired")
+            raise ExpiredError("the deadline had passed when the request arrived")
+        if len(line.batcher) + line.num_waiting >= line.max_queue_size:
+            if not line.pool.is_ready:
+                raise UnavailableError(f"{line.model} is not at ready state: its slots have failed")
+            line.metrics.dropped("queue_full")
+            raise OverloadedError(
+                f"Exceeds maximum queue size: {line.max_queue_size} requests wait for {line.model}"
+            )
+        if not self._waiting:
+            block = self._blocks.lease(request.layout.size_bytes)
+            if block is not None:
+                request.stage(block)
+                return True
+        self._wait(request)
+        return False
+
+    def retry(self, now: float) -> list[Request]:
+        """Stage the requests that waited, as far as there are blocks now, and return them."""
+        staged: list[Request] = []
+        while self._waiting:
+            request = self._waiting[0]
+            if request.deadline is not None and request.deadline <= now:
+                self.dropped.append(self._pop())
+                continue
+            block = self._blocks.lease(request.layout.size_bytes)
+            if block is None:
+                break
+            self._pop().stage(block)
+            staged.append(request)
+        return staged
+
+    def remove(self, request: Request) -> None:
+        """Take a request out again that waits for a block."""
+        self._waiting.remove(request)
+        self._forget(request)
+
+    def clear(self) -> list[Request]:
+        """Take out every request that waits for a block."""
+        waiting = []
+        while self._waiting:
+            waiting.append(self._pop())
+        return waiting
+
+    def expire(self, now: float) -> None:
+        """Move every waiting request whose deadline has passed to `dropped`."""
+        for request in [r for r in self._waiting if r.deadline is not None and r.deadline <= now]:
+            self.remove(request)
+            self.dropped.append(request)
+
+    def _wait(self, request: Request) -> None:
+        size_bytes = request.layout.size_bytes
+        line = request.line
+        if not self._blocks.fits(size_bytes):
+            raise TooLargeError(
+                f"the request and its reply need {size_bytes} bytes of staging memory, more than "
+                "there is in all; the operator can raise --pinned-memory-pool-byte-size"
+            )
+        if self._waiting_bytes + size_bytes > self._max_waiting_bytes:
+            line.metrics.dropped("no_block")
+            raise OverloadedError(
+                "Exceeds maximum queue size: the staging memory is in use and as much again waits"
+            )
+        request.state = RequestState.WAITING
+        self._waiting.append(request)
+        self._waiting_bytes += size_bytes
+        line.num_waiting += 1
+
+    def _pop(self) -> Request:
+        request = self._waiting.popleft()
+        self._forget(request)
+        return request
+
+    def _forget(self, request: Request) -> None:
+        self._waiting_bytes -= request.layout.size_bytes
+        request.line.num_waiting -= 1

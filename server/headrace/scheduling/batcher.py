@@ -1,0 +1,95 @@
+"""The batcher: which queued requests run together, or when to look again.
+
+Rules
+- Pure: it is given `now` (clock seconds) and reads no clock; it owns the queue and nothing else.
+- A request is in `next_batch`'s answer, in `dropped`, or returned by `remove`; never in two.
+- A request whose deadline has passed is dropped before it costs any work of the device.
+- The caller drains `dropped` after every call that takes `now`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from headrace.scheduling.request import Request
+from headrace.slots.batch import Batch
+
+
+class Batcher(Protocol):
+    """The policy of one model's queue."""
+
+    dropped: list[Request]  # found expired; the caller ends them and clears the list
+
+    def __len__(self) -> int:
+        """How many requests are queued."""
+
+    def add(self, request: Request, now: float) -> None:
+        """Queue a request whose inputs lie in its block."""
+
+    def remove(self, request: Request) -> bool:
+        """Take a request out again (its caller left); False when it is not queued any more."""
+
+    def next_batch(self, now: float) -> Batch[Request] | None:
+        """Return what should run now, None when nothing should."""
+
+    def next_look(self, now: float) -> float | None:
+        """Return when `next_batch` may answer anew though nothing arrives; None for never."""
+
+    def expire(self, now: float) -> None:
+        """Move every queued request whose deadline has passed to `dropped`."""
+
+    def clear(self) -> list[Request]:
+        """Take every queued request out."""
+
+
+class SingleBatcher:
+    """Every request is a batch of its own, in order of arrival."""
+
+    def __init__(self) -> None:
+        self.dropped: list[Request] = []
+        self._queue: deque[Request] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, request: Request, now: float) -> None:  # noqa: ARG002 -- others wait
+        """Queue a request whose inputs lie in its block."""
+        self._queue.append(request)
+
+    def remove(self, request: Request) -> bool:
+        """Take a request out again; False when it is not queued any more."""
+        try:
+            self._queue.remove(request)
+        except ValueError:
+            return False
+        return True
+
+    def next_batch(self, now: float) -> Batch[Request] | None:
+        """Return the oldest request that can still meet its deadline."""
+        queue = self._queue
+        while queue:
+            request = queue.popleft()
+            if request.deadline is not None and request.deadline <= now:
+                self.dropped.append(request)
+                continue
+            return Batch((request,), request.layout, request.rows)
+        return None
+
+    def next_look(self, now: float) -> float | None:  # noqa: ARG002 -- it never waits for company
+        """Return None: a batch of one has nothing to wait for."""
+        return None
+
+    def expire(self, now: float) -> None:
+        """Move every queued request whose deadline has passed to `dropped`."""
+        expired = [r for r in self._queue if r.deadline is not None and r.deadline <= now]
+        if expired:
+            gone = set(expired)
+            self._queue = deque(r for r in self._queue if r not in gone)
+            self.dropped.extend(expired)
+
+    def clear(self) -> list[Request]:
+        """Take every queued request out."""
+        requests = list(self._queue)
+        self._queue.clear()
+        return requests

@@ -1,0 +1,102 @@
+"""A request from the moment it is checked until its one reply or its one error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+from headrace.engines.base import Layout
+from headrace.slots.batch import Output, Timing
+from headrace.slots.blocks import Block
+
+if TYPE_CHECKING:
+    from headrace.scheduling.line import Line
+
+Buffer = bytes | memoryview
+
+
+class RequestState(Enum):
+    """Where a request is; it only ever moves down this list."""
+
+    NEW = "new"
+    WAITING = "waiting for a block"
+    QUEUED = "queued"
+    IN_FLIGHT = "in flight"
+    ENDED = "ended"
+
+
+class Request:
+    """One inference request; compared by identity.
+
+    Attributes:
+        tensors: The inputs' bytes in the engine's order, as they lie in the message; let go of once
+            they are copied into the block.
+        rows: The batch dimension, 1 for models without one.
+        deadline: Clock seconds, None for no deadline.
+        on_end: Called exactly once, with the outputs or with the error, before the block goes back:
+            memoryviews among the outputs are valid only during the call.
+        tag: The front door's own.
+        is_abandoned: The caller left while the request was in flight; its result is dropped.
+    """
+
+    __slots__ = (
+        "block",
+        "deadline",
+        "is_abandoned",
+        "layout",
+        "line",
+        "on_end",
+        "parsed_at",
+        "received_at",
+        "rows",
+        "staged_at",
+        "state",
+        "tag",
+        "tensors",
+        "timing",
+    )
+
+    def __init__(
+        self,
+        line: Line,
+        layout: Layout,
+        tensors: Sequence[Buffer],
+        *,
+        rows: int,
+        deadline: float | None,
+        received_at: float,
+        parsed_at: float,
+        on_end: Callable[[Request, Sequence[Output] | None, Exception | None], None],
+        tag: Any = None,
+    ) -> None:
+        self.line = line
+        self.layout = layout
+        self.tensors = tensors
+        self.rows = rows
+        self.deadline = deadline
+        self.received_at = received_at
+        self.parsed_at = parsed_at
+        self.staged_at = nan
+        self.timing: Timing | None = None  # set when its outputs are there
+        self.on_end = on_end
+        self.tag = tag
+        self.block: Block | None = None
+        self.state = RequestState.NEW
+        self.is_abandoned = False
+
+    def stage(self, block: Block) -> None:
+        """Make the one host copy: the tensors' bytes from the message into the block."""
+        view = block.view
+        for offset, tensor in zip(self.layout.input_offsets, self.tensors, strict=True):
+            view[offset : offset + len(tensor)] = tensor
+        self.block = block
+        self.tensors = ()
+
+    def end(self, outputs: Sequence[Output] | None, error: Exception | None) -> None:
+        """End the request, once, with a reply or with an error."""
+        assert self.state is not RequestState.ENDED, "a request ended twice"
+        self.state = RequestState.ENDED
+        self.tensors = ()
+        self.on_end(self, outputs, error)

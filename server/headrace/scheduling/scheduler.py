@@ -1,0 +1,279 @@
+"""The scheduler: pairs batches with free lanes and ends requests. One `step(now)` does it all.
+
+Rules
+- Called from one thread at a time; whoever drives it holds the core for the length of a call.
+- A step never waits and is bounded, so that the front door gets its turn.
+- Lanes are freed and filled again before replies are written: the device comes first.
+- Every request that `submit` accepted ends exactly once, whatever fails.
+- A block goes back only after the event that covers its last use. The blocks and lanes of a faulted
+  slot never go back: the device may still write into them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from headrace.errors import (
+    AbandonedError,
+    DeviceError,
+    ExpiredError,
+    HeadraceError,
+    UnavailableError,
+)
+from headrace.scheduling.admission import SHUTTING_DOWN, Admission
+from headrace.scheduling.line import Line
+from headrace.scheduling.request import Request, RequestState
+from headrace.slots.batch import Output
+from headrace.slots.blocks import BlockPool
+from headrace.slots.lane import Lane
+from headrace.slots.poller import Poller
+from headrace.slots.slot import Slot
+from headrace.slots.state import SlotState
+
+log = logging.getLogger(__name__)
+
+Ended = tuple[Request, Sequence[Output] | None, Exception | None]
+
+ABANDONED = AbandonedError("the caller cancelled the request")
+MAX_BATCHES_A_STEP = 32  # an inline model must not keep the front door from receiving
+EXPIRE_EVERY_S = 0.02  # how late a queued request's deadline may be noticed when no lane is free
+
+
+class Scheduler:
+    """Runs the lines of all models of one device."""
+
+    def __init__(
+        self,
+        blocks: BlockPool,
+        poller: Poller,
+        admission: Admission,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._blocks = blocks
+        self.poller = poller
+        self._admission = admission
+        self._clock = clock
+        self._lines: list[Line] = []
+        self._active: dict[Line, None] = {}  # lines with queued requests, in order of need
+        self._expire_at = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request waits and none is in flight."""
+        return not self._active and self.poller.is_idle and not len(self._admission)
+
+    @property
+    def is_polling(self) -> bool:
+        """Whether lanes are in flight, so that the poller must be asked again."""
+        return not self.poller.is_idle
+
+    @property
+    def sticky(self) -> DeviceError | None:
+        """The error that killed the device, None while it works."""
+        return self.poller.sticky
+
+    def add_line(self, line: Line) -> None:
+        """Serve a model's line from now on."""
+        self._lines.append(line)
+
+    def submit(self, request: Request, now: float) -> None:
+        """Admit a request; from here on it ends exactly once.
+
+        Raises:
+            HeadraceError: It was refused (see `Admission.admit`) and will not end any more.
+        """
+        if self.poller.sticky is not None:
+            raise UnavailableError(f"the device has failed: {self.poller.sticky}")
+        if self._admission.admit(request, now):
+            self._queue(request, now)
+
+    def cancel(self, request: Request) -> None:
+        """The caller left: take the request out, or drop its result once the device is done."""
+        if request.state is RequestState.QUEUED and request.line.batcher.remove(request):
+            if not len(request.line.batcher):
+                self._active.pop(request.line, None)
+        elif request.state is RequestState.WAITING:
+            self._admission.remove(request)
+        else:
+            request.is_abandoned = True
+            return
+        request.line.metrics.dropped("cancelled")
+        self._end(request, None, ABANDONED)
+
+    def step(self, now: float) -> bool:
+        """Sweep the poller, run what can run, end what ended.
+
+        Returns:
+            True when there is more to do at once, so that the driver should not wait.
+        """
+        ended: list[Ended] = []
+        if not self.poller.is_idle:
+            for lane in self.poller.poll_once(now):
+                self._take_out(lane, ended)
+        if len(self._admission):
+            for request in self._admission.retry(now):
+                self._queue(request, now)
+        has_more = self._dispatch(now) if self._active else False
+        for request, outputs, error in ended:
+            self._end(request, outputs, error)
+        if self.poller.sticky is not None:
+            self._fail_device(self.poller.sticky)
+        if now >= self._expire_at:
+            self._expire(now)
+        return has_more
+
+    def next_look(self, now: float) -> float | None:
+        """Return when to step again though nothing happens, in clock seconds; None for never."""
+        if not self._active and not len(self._admission):
+            return None
+        looks = [line.batcher.next_look(now) for line in self._active]
+        return min([self._expire_at, *(look for look in looks if look is not None)])
+
+    def refuse_new(self) -> None:
+        """From now on refuse every request; what is in is served."""
+        self._admission.is_open = False
+
+    def drop_queued(self, error: HeadraceError) -> None:
+        """End everything that is not in flight with `error`."""
+        for request in self._admission.clear():
+            request.line.metrics.dropped("shutdown")
+            self._end(request, None, error)
+        for line in list(self._active):
+            for request in line.batcher.clear():
+                line.metrics.dropped("shutdown")
+                self._end(request, None, error)
+        self._active.clear()
+
+    def close(self) -> None:
+        """Refuse new requests and end those that never reached the device."""
+        self.refuse_new()
+        self.drop_queued(UnavailableError(SHUTTING_DOWN))
+
+    def _queue(self, request: Request, now: float) -> None:
+        request.state = RequestState.QUEUED
+        request.staged_at = self._clock()
+        line = request.line
+        line.batcher.add(request, now)
+        self._active[line] = None
+
+    def _dispatch(self, now: float) -> bool:
+        """Fill free lanes; True when the step's share is used up with work left."""
+        num_batches = 0
+        for line in list(self._active):
+            batcher, pool = line.batcher, line.pool
+            while (lane := pool.next_lane()) is not None:
+                batch = batcher.next_batch(now)
+                if batch is None:
+                    break
+                for request in batch.requests:
+                    request.state = RequestState.IN_FLIGHT
+                slot = lane.slot
+                slot.enqueue(lane, batch)
+                if slot.is_inline:
+                    self._end_inline(slot, now)
+                else:
+                    self.poller.watch(slot)
+                num_batches += 1
+                if num_batches >= MAX_BATCHES_A_STEP:
+                    break
+            self._drop_expired(line)
+            if not len(batcher):
+                self._active.pop(line, None)
+            elif not pool.is_ready:
+                self._fail_line(line)
+            if num_batches >= MAX_BATCHES_A_STEP:
+                self._rotate(line)
+                return bool(self._active)
+        return False
+
+    def _end_inline(self, slot: Slot, now: float) -> None:
+        """The work is done already: its memory is warm in the cache, so reply at once."""
+        ended: list[Ended] = []
+        for lane in self.poller.poll_slot(slot, now):
+            self._take_out(lane, ended)
+        for request, outputs, error in ended:
+            self._end(request, outputs, error)
+
+    def _take_out(self, lane: Lane, ended: list[Ended]) -> None:
+        """Note how each request of the lane ended, then free the lane."""
+        batch, error = lane.batch, lane.error
+        assert batch is not None
+        slot = lane.slot
+        timing = None if error else lane.timing()
+        for index, request in enumerate(batch.requests):
+            if error is not None:
+                ended.append((request, None, error))
+            elif request.is_abandoned:
+                request.line.metrics.dropped("cancelled")
+                ended.append((request, None, ABANDONED))
+            else:
+                request.timing = timing
+                ended.append((request, slot.outputs(lane, index), None))
+        if slot.state is SlotState.FAULTED:
+            log.error("slot %d of %s has failed: %s", slot.index, request.line.model, error)
+            for request in batch.requests:
+                request.block = None  # the device may still write into it: it is never used again
+        else:
+            lane.free()
+
+    def _end(
+        self, request: Request, outputs: Sequence[Output] | None, error: Exception | None
+    ) -> None:
+        """Tell the front door, then give the block back."""
+        try:
+            request.end(outputs, error)
+        except Exception:
+            log.exception("the front door failed to end a request")
+        finally:
+            if request.block is not None:
+                self._blocks.release(request.block)
+                request.block = None
+
+    def _expire(self, now: float) -> None:
+        self._expire_at = now + EXPIRE_EVERY_S
+        if len(self._admission):
+            self._admission.expire(now)
+            for request in self._admission.dropped:
+                self._drop(request)
+            self._admission.dropped.clear()
+        for line in list(self._active):
+            line.batcher.expire(now)
+            self._drop_expired(line)
+            if not len(line.batcher):
+                self._active.pop(line, None)
+
+    def _drop_expired(self, line: Line) -> None:
+        if line.batcher.dropped:
+            for request in line.batcher.dropped:
+                self._drop(request)
+            line.batcher.dropped.clear()
+
+    def _drop(self, request: Request) -> None:
+        request.line.metrics.dropped("expired")
+        self._end(request, None, ExpiredError("the deadline passed while the request was queued"))
+
+    def _fail_device(self, error: DeviceError) -> None:
+        """The device is dead: nothing that is in can be served any more, on any slot."""
+        ended: list[Ended] = []
+        for line in self._lines:
+            for slot in line.pool.slots:
+                for lane in self.poller.fault(slot, error):
+                    self._take_out(lane, ended)
+        for request, outputs, failure in ended:
+            self._end(request, outputs, failure)
+        self.drop_queued(UnavailableError(f"the device has failed: {error}"))
+
+    def _fail_line(self, line: Line) -> None:
+        """No slot of this model works any more: nothing that waits for it can be served."""
+        error = UnavailableError(f"{line.model} is not at ready state: its slots have failed")
+        for request in line.batcher.clear():
+            self._end(request, None, error)
+        self._active.pop(line, None)
+
+    def _rotate(self, line: Line) -> None:
+        """Let the other lines go first in the next step."""
+        if line in self._active:
+            del self._active[line]
+            self._active[line] = None

@@ -1,0 +1,1 @@
+"""Stage 4 of 5: work in flight on the device's streams."""

@@ -1,0 +1,41 @@
+"""A batch: the requests that one lane runs together, as the slot sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from headrace.engines.base import Layout, Shape
+from headrace.slots.blocks import Block
+
+Output = tuple[Shape, memoryview | bytes]
+
+
+class Timing(NamedTuple):
+    """When a batch left the queue, and its seconds on the device; NaN where not measured."""
+
+    started_at: float  # clock seconds
+    h2d_s: float
+    execute_s: float
+    d2h_s: float
+
+
+class Staged(Protocol):
+    """A request whose inputs lie in its block; all that a slot needs to know of it."""
+
+    layout: Layout
+    block: Block | None  # leased from admission to reply
+    rows: int
+
+
+StagedT = TypeVar("StagedT", bound=Staged)
+
+
+@dataclass(slots=True, eq=False)
+class Batch(Generic[StagedT]):
+    """Requests that run together; `layout` is the batch's own when there are several."""
+
+    requests: Sequence[StagedT]
+    layout: Layout
+    rows: int

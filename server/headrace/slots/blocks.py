@@ -1,0 +1,132 @@
+"""Staging blocks: pinned host memory that belongs to one request from admission to reply.
+
+Rules
+- A block has one holder at a time: `lease` hands it out, `release` takes it back, once.
+- Whoever holds a block releases it only when the device is done with it (the event says so).
+- The memory of all blocks together never exceeds the budget; when nothing fits, `lease` says None
+  and the caller waits or refuses. Free blocks of other sizes are given up to make room.
+- Called from one thread at a time (the one that steps the core).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.device.base import Device, HostBuffer, HostPtr
+from headrace.engines.base import Binding, Layout
+
+MIN_BLOCK_BYTES = 4096  # one page: smaller blocks save nothing, since memory is mapped in pages
+STEPS_PER_OCTAVE = 4  # sizes 1, 1.25, 1.5, 1.75 × 2^n: at most 25 % of a block is slack
+MAX_BINDINGS = 8  # per block; more layouts than this alternate rarely on one block
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """One staging block; `bindings` keeps what engines prepared for its address.
+
+    Only unified devices use them: there every context of an engine can run every binding of it.
+    """
+
+    buffer: HostBuffer
+    ptr: HostPtr
+    view: memoryview  # (size_bytes,) uint8, pinned where there is a GPU
+    size_bytes: int
+    is_leased: bool = False
+    bindings: dict[Layout, Binding] = field(default_factory=dict)
+
+    def keep_binding(self, layout: Layout, binding: Binding) -> None:
+        """Remember what was prepared for this layout here; old entries go when there are many."""
+        if len(self.bindings) >= MAX_BINDINGS:
+            self.bindings.clear()
+        self.bindings[layout] = binding
+
+
+def size_class(size_bytes: int) -> int:
+    """Return the block size that serves `size_bytes`: four steps an octave from one page up."""
+    if size_bytes <= MIN_BLOCK_BYTES:
+        return MIN_BLOCK_BYTES
+    octave = 1 << ((size_bytes - 1).bit_length() - 1)  # the largest power of two below size_bytes
+    step = octave // STEPS_PER_OCTAVE
+    return -(-size_bytes // step) * step
+
+
+class BlockPool:
+    """All staging blocks of one device, by size class, under one budget."""
+
+    def __init__(self, device: Device, budget_bytes: int) -> None:
+        self._device = device
+        self._budget_bytes = budget_bytes
+        self._free: dict[int, list[Block]] = {}
+        self._allocated_bytes = 0
+        self._is_closed = False
+        self.num_leased = 0
+        self.leased_bytes = 0
+
+    def fits(self, size_bytes: int) -> bool:
+        """Say whether a block of this size could ever be leased."""
+        return size_class(size_bytes) <= self._budget_bytes
+
+    def lease(self, size_bytes: int) -> Block | None:
+        """Hand out a block of at least `size_bytes`, None when the budget is spent.
+
+        Raises:
+            DeviceError: The device refused the memory although the budget allowed it.
+        """
+        size = MIN_BLOCK_BYTES if size_bytes <= MIN_BLOCK_BYTES else size_class(size_bytes)
+        free = self._free.get(size)
+        block = free.pop() if free else self._allocate(size)
+        if block is not None:
+            block.is_leased = True
+            self.num_leased += 1
+            self.leased_bytes += size
+        return block
+
+    def release(self, block: Block) -> None:
+        """Take a block back; the device must be done with it."""
+        assert block.is_leased, "a block was released twice"
+        block.is_leased = False
+        self.num_leased -= 1
+        self.leased_bytes -= block.size_bytes
+        if self._is_closed:
+            self._drop(block)
+            return
+        self._free.setdefault(block.size_bytes, []).append(block)
+
+    def reserve(self, size_bytes: int, count: int) -> None:
+        """Allocate up to `count` free blocks ahead, so that requests do not pay for pinning."""
+        size = size_class(size_bytes)
+        free = self._free.setdefault(size, [])
+        while len(free) < count and self._allocated_bytes + size <= self._budget_bytes:
+            free.append(self._new(size))
+
+    def close(self) -> None:
+        """Free every block that is not leased; leased ones go when they are released."""
+        self._is_closed = True
+        for free in self._free.values():
+            while free:
+                self._drop(free.pop())
+
+    def _allocate(self, size: int) -> Block | None:
+        if self._is_closed:
+            return None
+        if self._allocated_bytes + size > self._budget_bytes and not self._make_room(size):
+            return None
+        return self._new(size)
+
+    def _new(self, size: int) -> Block:
+        buffer = self._device.alloc_host(size)
+        self._allocated_bytes += size
+        return Block(buffer=buffer, ptr=buffer.ptr, view=buffer.view, size_bytes=size)
+
+    def _make_room(self, size: int) -> bool:
+        """Give up free blocks, largest first, until `size` fits into the budget."""
+        for other in sorted(self._free, reverse=True):
+            free = self._free[other]
+            while free and self._allocated_bytes + size > self._budget_bytes:
+                self._drop(free.pop())
+        return self._allocated_bytes + size <= self._budget_bytes
+
+    def _drop(self, block: Block) -> None:
+        self._allocated_bytes -= block.size_bytes
+        block.bindings.clear()
+        block.buffer.close()

@@ -1,0 +1,117 @@
+"""A lane: one place for a batch in flight, with its device buffer and its completion event.
+
+While one lane computes, the slot's other lane is already enqueued behind it on the same stream, so
+the stream never runs dry. On a unified device there is nothing to copy: the engine reads and writes
+the request's block, and the lane is only the event and the bookkeeping.
+"""
+
+from __future__ import annotations
+
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+from headrace.device.base import ALIGNMENT_BYTES, Device, DeviceBuffer, Event
+from headrace.engines.base import Binding, Layout
+from headrace.slots.batch import Timing
+from headrace.slots.state import LaneState
+
+if TYPE_CHECKING:
+    from headrace.slots.batch import Batch
+    from headrace.slots.slot import Slot
+
+MAX_BINDINGS = 64  # layouts kept ready a lane; real traffic has few shapes
+
+
+class Lane:
+    """One of a slot's places for a batch in flight."""
+
+    __slots__ = (
+        "_bindings",
+        "_device",
+        "batch",
+        "binding",
+        "enqueued_at",
+        "error",
+        "event",
+        "finished_at",
+        "marks",
+        "memory",
+        "slot",
+        "started_at",
+        "state",
+    )
+
+    def __init__(self, slot: Slot, device: Device, event: Event, marks: tuple[Event, ...]) -> None:
+        self._device = device
+        self._bindings: dict[Layout, Binding] = {}
+        self.slot = slot
+        self.event = event
+        self.marks = marks  # timed events: begin, inputs there, computed, outputs there; or none
+        self.memory: DeviceBuffer | None = None  # inputs and outputs, laid out like the block
+        self.state = LaneState.FREE
+        self.batch: Batch[Any] | None = None
+        self.binding: Binding | None = None
+        self.error: Exception | None = None
+        self.enqueued_at = nan  # clock seconds, when the host began to enqueue
+        self.started_at = nan  # clock seconds of the computation, where the host itself runs it
+        self.finished_at = nan
+
+    def binding_for(self, layout: Layout) -> Binding:
+        """Return the binding of this layout to the lane's device memory, preparing it if new.
+
+        Raises:
+            EngineError: The engine cannot take these shapes.
+            DeviceError: There is no device memory for them.
+        """
+        binding = self._bindings.get(layout)
+        if binding is None:
+            base = self._grown(layout.size_bytes).ptr
+            binding = self.slot.context.bind(
+                layout,
+                [base + offset for offset in layout.input_offsets],
+                [base + offset for offset in layout.output_offsets],
+            )
+            if len(self._bindings) >= MAX_BINDINGS:
+                del self._bindings[next(iter(self._bindings))]
+            self._bindings[layout] = binding
+        return binding
+
+    def _grown(self, size_bytes: int) -> DeviceBuffer:
+        """Return device memory of at least this size; only ever called while the lane is free."""
+        assert self.state is LaneState.FREE, "the memory of a lane in flight must not move"
+        size_bytes = max(size_bytes, ALIGNMENT_BYTES)  # empty tensors need an address, too
+        if self.memory is None or self.memory.size_bytes < size_bytes:
+            self._bindings.clear()  # they point into the old memory
+            if self.memory is not None:
+                self.memory.close()
+            self.memory = None
+            self.memory = self._device.alloc_device(size_bytes)
+        return self.memory
+
+    def free(self) -> None:
+        """Let go of the batch; the event must be done."""
+        self.state = LaneState.FREE
+        self.batch = None
+        self.binding = None
+        self.error = None
+
+    def timing(self) -> Timing:
+        """Return when and how long the batch ran; it is done."""
+        if self.marks:
+            begin, there, computed, back = self.marks
+            elapsed = self._device.elapsed_s
+            return Timing(
+                self.enqueued_at,
+                elapsed(begin, there),
+                elapsed(there, computed),
+                elapsed(computed, back),
+            )
+        return Timing(self.started_at, nan, self.finished_at - self.started_at, nan)
+
+    def close(self) -> None:
+        """Free the memory and the events; the stream must be idle. A second call does nothing."""
+        self._bindings.clear()
+        for resource in (self.memory, self.event, *self.marks):
+            if resource is not None:
+                resource.close()
+        self.memory = None

@@ -1,0 +1,183 @@
+"""A slot: one stream, one execution context and its lanes. It enqueues and never waits.
+
+Rules
+- The context is used on this slot's stream only, for life, and by one thread at a time.
+- `enqueue` leaves the lane IN_FLIGHT with its event recorded, even when it fails half-way: copies
+  may already be on the stream, so only the event may free the lane and the blocks.
+- Work that a stream runs in order needs no host wait between copy, compute and copy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from headrace.device.base import Device, DevicePtr, HostPtr, Stream
+from headrace.engines.base import Binding, ExecutionContext
+from headrace.errors import DeviceError
+from headrace.slots.batch import Batch, Output
+from headrace.slots.lane import Lane
+from headrace.slots.state import SLOT_STEPS, LaneState, SlotState
+
+Clock = Callable[[], float]
+NUM_LANES = 2  # double buffering: one computes, one is enqueued behind it
+NUM_MARKS = 4
+
+
+class Slot:
+    """One stream's worth of concurrency for one model."""
+
+    def __init__(
+        self,
+        index: int,
+        device: Device,
+        stream: Stream,
+        context: ExecutionContext,
+        *,
+        clock: Clock,
+        num_lanes: int = NUM_LANES,
+        has_marks: bool = False,
+        is_inline: bool = False,
+    ) -> None:
+        self.index = index
+        self.context = context
+        self.is_inline = is_inline  # the stream computes within `enqueue`: nothing to wait for
+        self.state = SlotState.OPEN
+        self.in_flight: deque[Lane] = deque()  # in stream order: the first is done first
+        self._device = device
+        self._stream = stream
+        self._clock = clock
+        self._is_unified = device.is_unified
+        self.lanes = [
+            Lane(
+                self,
+                device,
+                device.open_event(),
+                tuple(
+                    device.open_event(is_timed=True) for _ in range(NUM_MARKS if has_marks else 0)
+                ),
+            )
+            for _ in range(num_lanes)
+        ]
+
+    def free_lane(self) -> Lane | None:
+        """Return a lane that can take a batch now."""
+        if self.state is SlotState.OPEN:
+            for lane in self.lanes:
+                if lane.state is LaneState.FREE:
+                    return lane
+        return None
+
+    def enqueue(self, lane: Lane, batch: Batch[Any]) -> None:
+        """Put the batch's copies and its computation on the stream, behind what is there.
+
+        What fails here is kept as the lane's error and comes out with its completion.
+        """
+        lane.batch = batch
+        lane.enqueued_at = self._clock()
+        try:
+            if self._is_unified:
+                self._enqueue_in_place(lane, batch)
+            else:
+                self._enqueue_with_copies(lane, batch)
+        except Exception as error:  # noqa: BLE001 -- any failure must leave the lane to its event
+            lane.error = error
+        lane.state = LaneState.IN_FLIGHT
+        self.in_flight.append(lane)
+        try:
+            self._stream.record(lane.event)
+        except DeviceError as error:
+            lane.error = lane.error or error
+
+    def outputs(self, lane: Lane, index: int) -> list[Output]:
+        """Return (shape, bytes) of each output of the batch's request `index`; the lane is done.
+
+        The memoryviews lead into the request's block: valid until the block is released.
+        """
+        assert lane.batch is not None
+        assert lane.binding is not None
+        request = lane.batch.requests[index]
+        layout = request.layout
+        if layout.output_shapes is None:
+            results, lane.binding.results = lane.binding.results, []
+            return results
+        assert request.block is not None
+        view = request.block.view
+        return [
+            (shape, view[offset : offset + size])
+            for shape, offset, size in zip(
+                layout.output_shapes, layout.output_offsets, layout.output_sizes, strict=True
+            )
+        ]
+
+    def move_to(self, state: SlotState) -> None:
+        """Change the slot's state; a step that is not in the table changes nothing and raises."""
+        if state is self.state:
+            return
+        if state not in SLOT_STEPS[self.state]:
+            raise ValueError(f"a slot cannot go from {self.state.value} to {state.value}")
+        self.state = state
+
+    def synchronize(self) -> None:
+        """Wait for everything enqueued; for set-up and drain only."""
+        self._stream.synchronize()
+
+    def close(self) -> None:
+        """Finish the stream, then free context, lanes and stream. A second call does nothing."""
+        if self.state is SlotState.CLOSED:
+            return
+        self.move_to(SlotState.CLOSED)
+        try:
+            self._stream.close()
+        finally:
+            self.context.close()
+            for lane in self.lanes:
+                lane.close()
+
+    def _enqueue_in_place(self, lane: Lane, batch: Batch[Any]) -> None:
+        """Unified memory: the engine works on the block of the batch's only request."""
+        (request,) = batch.requests
+        block, layout = request.block, request.layout
+        assert block is not None
+        binding = block.bindings.get(layout)
+        if binding is None:
+            binding = self.context.bind(
+                layout,
+                [block.ptr + offset for offset in layout.input_offsets],
+                [block.ptr + offset for offset in layout.output_offsets],
+            )
+            block.keep_binding(layout, binding)
+        lane.binding = binding
+        self._stream.launch(partial(self._compute, lane, binding))
+
+    def _compute(self, lane: Lane, binding: Binding) -> None:
+        """Run on the launcher, or inline: the engine blocks until it is done."""
+        lane.started_at = self._clock()
+        self.context.enqueue(binding)
+        lane.finished_at = self._clock()
+
+    def _enqueue_with_copies(self, lane: Lane, batch: Batch[Any]) -> None:
+        stream, layout = self._stream, batch.layout
+        binding = lane.binding = lane.binding_for(layout)
+        assert lane.memory is not None
+        base = lane.memory.ptr
+        self._mark(lane, 0)
+        (request,) = batch.requests
+        assert request.block is not None
+        host = request.block.ptr
+        stream.copy_h2d(base, host, layout.inputs_end)
+        self._mark(lane, 1)
+        stream.launch(partial(self._compute, lane, binding))
+        self._mark(lane, 2)
+        stream.copy_d2h(
+            HostPtr(host + layout.outputs_start),
+            DevicePtr(base + layout.outputs_start),
+            layout.size_bytes - layout.outputs_start,
+        )
+        self._mark(lane, 3)
+
+    def _mark(self, lane: Lane, index: int) -> None:
+        if lane.marks:
+            self._stream.record(lane.marks[index])
