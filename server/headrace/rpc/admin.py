@@ -1,0 +1,145 @@
+"""Every unary RPC but ModelInfer: what the server and its models are, and how they have done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+from headrace.errors import NotFoundError, UnavailableError, UnsupportedError
+from headrace.link.base import Catalog, IndexEntry
+from headrace.rpc.messages import statistics_message, tensor_metadata
+from headrace_proto.v1 import inference_pb2 as pb
+
+SERVER_NAME = "headrace"
+# Only what works: clients take a named extension as a promise.
+EXTENSIONS = ("binary_tensor_data", "model_configuration", "parameters", "statistics")
+
+NO_MODEL_CONTROL = "explicit model load / unload is not offered yet; models load at start"
+NOT_OFFERED = {
+    "ModelStreamInfer": "streaming inference is not offered yet; use ModelInfer",
+    "RepositoryModelLoad": NO_MODEL_CONTROL,
+    "RepositoryModelUnload": NO_MODEL_CONTROL,
+    "SystemSharedMemoryStatus": "Client shared memory is disabled",
+    "SystemSharedMemoryRegister": "Client shared memory is disabled",
+    "CudaSharedMemoryStatus": "Client shared memory is disabled",
+    "CudaSharedMemoryRegister": "Client shared memory is disabled",
+    "TraceSetting": "tracing is not offered yet",
+    "LogSettings": "log settings cannot be changed at run time; use --log-verbose at start",
+}
+
+
+class AdminService:
+    """Answers from the catalog; every method may be called from the event loop only."""
+
+    def __init__(
+        self, catalog: Catalog, *, server_id: str, is_stopping: Callable[[], bool]
+    ) -> None:
+        self._catalog = catalog
+        self._server_id = server_id
+        self._is_stopping = is_stopping
+
+    @property
+    def methods(self) -> Mapping[str, Callable[[Any], Any]]:
+        """The RPCs that are offered, by name: request message in, response message out."""
+        return {
+            "ServerLive": self.server_live,
+            "ServerReady": self.server_ready,
+            "ModelReady": self.model_ready,
+            "ServerMetadata": self.server_metadata,
+            "ModelMetadata": self.model_metadata,
+            "ModelConfig": self.model_config,
+            "ModelStatistics": self.model_statistics,
+            "RepositoryIndex": self.repository_index,
+            "SystemSharedMemoryUnregister": self.system_shared_memory_unregister,
+            "CudaSharedMemoryUnregister": self.cuda_shared_memory_unregister,
+        }
+
+    def server_live(self, request: pb.ServerLiveRequest) -> pb.ServerLiveResponse:  # noqa: ARG002
+        """Say that the process responds; while it is stopping, say so, as Triton does."""
+        if self._is_stopping():
+            raise UnavailableError("Server exiting")
+        return pb.ServerLiveResponse(live=True)
+
+    def server_ready(self, request: pb.ServerReadyRequest) -> pb.ServerReadyResponse:  # noqa: ARG002
+        """Say whether requests can be answered now."""
+        if self._is_stopping():
+            raise UnavailableError("Server exiting")
+        return pb.ServerReadyResponse(ready=self._catalog.is_ready)
+
+    def model_ready(self, request: pb.ModelReadyRequest) -> pb.ModelReadyResponse:
+        """Say whether a model could answer now; an unknown one is not ready."""
+        try:
+            served = self._catalog.find(request.name, request.version)
+        except (NotFoundError, UnavailableError):
+            return pb.ModelReadyResponse(ready=False)
+        return pb.ModelReadyResponse(ready=served.is_ready)
+
+    def server_metadata(self, request: pb.ServerMetadataRequest) -> pb.ServerMetadataResponse:  # noqa: ARG002
+        """Name the server, its version and the extensions that work."""
+        return pb.ServerMetadataResponse(
+            name=self._server_id, version=version("headrace-server"), extensions=EXTENSIONS
+        )
+
+    def model_metadata(self, request: pb.ModelMetadataRequest) -> pb.ModelMetadataResponse:
+        """Describe a model's inputs and outputs."""
+        served = self._catalog.find(request.name, request.version)
+        spec = served.spec
+        return pb.ModelMetadataResponse(
+            name=spec.name,
+            versions=[entry.version for entry in self._catalog.index() if _is_up(entry, spec.name)],
+            platform=spec.platform,
+            inputs=[tensor_metadata(tensor) for tensor in spec.inputs],
+            outputs=[tensor_metadata(tensor) for tensor in spec.outputs],
+        )
+
+    def model_config(self, request: pb.ModelConfigRequest) -> pb.ModelConfigResponse:
+        """Return a model's configuration, completed from the model itself."""
+        return pb.ModelConfigResponse(
+            config=self._catalog.find(request.name, request.version).config
+        )
+
+    def model_statistics(self, request: pb.ModelStatisticsRequest) -> pb.ModelStatisticsResponse:
+        """Return what was counted since the model was loaded; without a name, for all models."""
+        if request.name:
+            wanted = self._catalog.find(request.name, request.version)
+            if request.version:
+                return pb.ModelStatisticsResponse(model_stats=[statistics_message(wanted)])
+        up = [entry.served for entry in self._catalog.index() if entry.served is not None]
+        return pb.ModelStatisticsResponse(
+            model_stats=[
+                statistics_message(each) for each in up if request.name in ("", each.spec.name)
+            ]
+        )
+
+    def repository_index(self, request: pb.RepositoryIndexRequest) -> pb.RepositoryIndexResponse:
+        """List every model version with its state; `ready` leaves out what is not."""
+        if request.repository_name:
+            raise UnsupportedError("'repository_name' specification is not supported")
+        return pb.RepositoryIndexResponse(
+            models=[
+                pb.RepositoryIndexResponse.ModelIndex(
+                    name=entry.name, version=entry.version, state=entry.state, reason=entry.reason
+                )
+                for entry in self._catalog.index()
+                if entry.state == "READY" or not request.ready
+            ]
+        )
+
+    def system_shared_memory_unregister(
+        self,
+        request: pb.SystemSharedMemoryUnregisterRequest,  # noqa: ARG002
+    ) -> pb.SystemSharedMemoryUnregisterResponse:
+        """Succeed: no region is registered, and clients call this before they start."""
+        return pb.SystemSharedMemoryUnregisterResponse()
+
+    def cuda_shared_memory_unregister(
+        self,
+        request: pb.CudaSharedMemoryUnregisterRequest,  # noqa: ARG002
+    ) -> pb.CudaSharedMemoryUnregisterResponse:
+        """Succeed: no region is registered, and clients call this before they start."""
+        return pb.CudaSharedMemoryUnregisterResponse()
+
+
+def _is_up(entry: IndexEntry, name: str) -> bool:
+    return entry.name == name and entry.served is not None

@@ -1,0 +1,177 @@
+"""The front door over grpcio's asyncio server: complete and trusted; the default transport.
+
+ModelInfer goes through a generic handler without (de)serializers, so that the message stays bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from headrace.errors import ConfigError, HeadraceError, UnsupportedError
+from headrace.link.base import Link
+from headrace.rpc.admin import NOT_OFFERED, AdminService
+from headrace.rpc.drive import LoopDriver
+from headrace.rpc.health import HealthService
+from headrace.rpc.infer import InferService
+from headrace.rpc.reflection import enable_reflection
+from headrace.rpc.status import NO_RETRY, Status, status_of
+from headrace_proto.service import METHODS, SERVICE, Method
+
+Context = grpc.aio.ServicerContext[Any, Any]
+NO_DEADLINE_S = 1e9  # grpcio says "none" as about 9e18 seconds in places
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcioOptions:
+    """How the port is opened."""
+
+    address: str  # "host:port" or "unix:path"
+    channel_options: Sequence[tuple[str, Any]] = ()
+    credentials: grpc.ServerCredentials | None = None
+
+
+class _FutureCall:
+    """A call whose handler awaits a future."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[bytes | Status]) -> None:
+        self.future = future
+
+    def respond(self, reply: bytes) -> None:
+        """Hand the reply to the handler, if it still waits."""
+        if not self.future.done():
+            self.future.set_result(reply)
+
+    def fail(self, status: Status) -> None:
+        """Hand the error to the handler, if it still waits."""
+        if not self.future.done():
+            self.future.set_result(status)
+
+
+class GrpcioFront:
+    """Serves every RPC on one port from the running event loop."""
+
+    def __init__(
+        self,
+        options: GrpcioOptions,
+        link: Link,
+        driver: LoopDriver | None,
+        *,
+        infer: InferService,
+        admin: AdminService,
+        health: HealthService,
+        clock: Callable[[], float],
+    ) -> None:
+        """Prepare; `driver` is None where another front serves ModelInfer."""
+        self._options = options
+        self._infer = infer
+        self._admin = admin
+        self._health = health
+        self._link = link
+        self._driver = driver
+        self._clock = clock
+        self._server: grpc.aio.Server | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        """Open the port and serve.
+
+        Raises:
+            ConfigError: The address cannot be bound.
+        """
+        server = grpc.aio.server(options=list(self._options.channel_options))
+        server.add_generic_rpc_handlers((self._inference_handler(), self._health.handler()))
+        enable_reflection(server)
+        address, credentials = self._options.address, self._options.credentials
+        try:
+            if credentials is None:
+                self.port = server.add_insecure_port(address)
+            else:
+                self.port = server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"cannot listen on {address}: {error}; is another server on that port?",
+                field="--grpc-port",
+            ) from error
+        await server.start()
+        self._server = server
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuse new calls, let those in flight finish within `grace_s`, then close."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(grace_s)
+
+    def _inference_handler(self) -> grpc.GenericRpcHandler:
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        for name, method in METHODS.items():
+            if name == "ModelInfer" and self._driver is not None:
+                handlers[name] = grpc.unary_unary_rpc_method_handler(self._model_infer)
+            elif name in self._admin.methods:
+                handlers[name] = _unary(method, self._admin.methods[name])
+            elif name in NOT_OFFERED:
+                handlers[name] = _not_offered(method)
+        return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+    async def _model_infer(self, message: bytes, context: Context) -> bytes:
+        assert self._driver is not None
+        received_at = self._clock()
+        left_s: float | None = context.time_remaining()
+        has_deadline = left_s is not None and left_s < NO_DEADLINE_S
+        future: asyncio.Future[bytes | Status] = asyncio.get_running_loop().create_future()
+        request = self._infer.accept(
+            message,
+            _FutureCall(future),
+            received_at=received_at,
+            deadline=received_at + left_s if has_deadline and left_s is not None else None,
+        )
+        if request is not None:
+            self._driver.step()
+        try:
+            answer = await future
+        except asyncio.CancelledError:
+            if request is not None:
+                self._link.cancel(request)
+            raise
+        if isinstance(answer, bytes):
+            return answer
+        await _abort(context, answer)
+        raise AssertionError("abort raises")
+
+
+def _unary(method: Method, answer: Callable[[Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
+    async def serve(request: Any, context: Context) -> Any:
+        try:
+            return answer(request)
+        except HeadraceError as error:
+            await _abort(context, status_of(error))
+
+    return grpc.unary_unary_rpc_method_handler(
+        serve,
+        request_deserializer=method.request.FromString,
+        response_serializer=method.response.SerializeToString,
+    )
+
+
+def _not_offered(method: Method) -> grpc.RpcMethodHandler[Any, Any]:
+    status = status_of(UnsupportedError(NOT_OFFERED[method.name]))
+
+    async def refuse(request: Any, context: Context) -> None:  # noqa: ARG001 -- gRPC's signature
+        await _abort(context, status)
+
+    make: Callable[[Callable[[Any, Context], Awaitable[None]]], grpc.RpcMethodHandler[Any, Any]]
+    if method.client_streaming:
+        make = grpc.stream_stream_rpc_method_handler
+    else:
+        make = grpc.unary_unary_rpc_method_handler
+    return make(refuse)
+
+
+async def _abort(context: Context, status: Status) -> None:
+    await context.abort(status.code, status.text, NO_RETRY if status.no_retry else ())

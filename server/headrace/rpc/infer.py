@@ -1,0 +1,149 @@
+"""ModelInfer: the bytes of a message in, a request for the link out, its reply back to the call.
+
+The same code serves every transport: what a transport hands over is the message, the deadline and a
+`Call` to answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import grpc
+
+from headrace.errors import DeviceError, EngineError, HeadraceError, RequestError, TooLargeError
+from headrace.link.base import Catalog, Link
+from headrace.rpc.prepare import Limits, Preparer
+from headrace.rpc.reply import ReplyWriter
+from headrace.rpc.status import Status, status_of
+from headrace.scheduling.request import Request
+from headrace.slots.batch import Output
+from headrace_proto.wire import WireError, split_request
+
+log = logging.getLogger(__name__)
+
+
+class Call(Protocol):
+    """One call of a client that waits for its answer."""
+
+    def respond(self, reply: bytes) -> None:
+        """Send the reply; a caller that has left is no error."""
+
+    def fail(self, status: Status) -> None:
+        """End the call with an error; a caller that has left is no error."""
+
+
+class InferService:
+    """Serves ModelInfer for all transports."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        link: Link,
+        limits: Limits,
+        *,
+        clock: Callable[[], float],
+        max_request_bytes: int,
+        overload: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE,
+    ) -> None:
+        self._link = link
+        self._clock = clock
+        self._preparer = Preparer(catalog, limits)
+        self._max_request_bytes = max_request_bytes
+        self._overload = overload
+
+    def accept(
+        self, message: bytes, call: Call, *, received_at: float, deadline: float | None
+    ) -> Request | None:
+        """Check a message and hand it over; the call is answered now or later, once.
+
+        Args:
+            message: A serialized ModelInferRequest.
+            call: Where the answer goes.
+            received_at: Clock seconds when the message was there.
+            deadline: Clock seconds, None for none.
+
+        Returns:
+            The request, for a later `Link.cancel`; None when it was refused at once.
+        """
+        try:
+            if len(message) > self._max_request_bytes:
+                raise TooLargeError(
+                    f"Received message larger than max ({len(message)} vs. "
+                    f"{self._max_request_bytes}); the operator can raise --grpc-max-request-bytes"
+                )
+            parts = split_request(message)
+            prepared, tensors = self._preparer.prepare(parts.head, parts.raw)
+            now = self._clock()
+            request = Request(
+                prepared.served.line,
+                prepared.layout or prepared.layout_of(tensors),
+                tensors,
+                rows=prepared.rows,
+                deadline=deadline,
+                received_at=received_at,
+                parsed_at=now,
+                on_end=self._on_end,
+                tag=(call, prepared.writer, parts.id),
+            )
+            self._link.submit(request, now)
+        except WireError as error:
+            call.fail(status_of(RequestError(f"the message is not a ModelInferRequest: {error}")))
+            return None
+        except Exception as error:  # noqa: BLE001 -- every message gets an answer
+            self._fail(call, error)
+            return None
+        return request
+
+    def _on_end(
+        self, request: Request, outputs: Sequence[Output] | None, error: Exception | None
+    ) -> None:
+        call: Call
+        writer: ReplyWriter
+        call, writer, request_id = request.tag
+        if error is None:
+            assert outputs is not None
+            done_at = self._clock()
+            try:
+                reply = writer.write(request_id, outputs)
+            except HeadraceError as too_large:
+                error = too_large
+            else:
+                call.respond(reply)
+                self._record(request, done_at)
+                return
+        if isinstance(error, EngineError | DeviceError):
+            request.line.metrics.fail(None, "BACKEND")
+        self._fail(call, error)
+
+    def _record(self, request: Request, done_at: float) -> None:
+        now = self._clock()
+        timing = request.timing
+        received_at, parsed_at, staged_at = (
+            request.received_at,
+            request.parsed_at,
+            request.staged_at,
+        )
+        if timing is None:
+            return
+        started_at, h2d_s, execute_s, d2h_s = timing
+        request.line.metrics.record(
+            (
+                parsed_at - received_at,
+                staged_at - parsed_at,
+                started_at - staged_at,
+                h2d_s,
+                execute_s,
+                d2h_s,
+                now - done_at,
+                now - received_at,
+            ),
+            request.rows,
+            1,
+        )
+
+    def _fail(self, call: Call, error: Exception) -> None:
+        if not isinstance(error, HeadraceError):
+            log.error("a request failed because of a bug", exc_info=error)
+        call.fail(status_of(error, self._overload))

@@ -1,0 +1,178 @@
+"""Turns the head of a ModelInferRequest, everything but id and tensors, into what to do with it.
+
+Clients send the same head again and again, so the answer is kept by the head's bytes: the second
+request with them costs one dictionary lookup instead of a parse and all checks. What differs from
+request to request (id, tensors, BYTES sizes) is never part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.engines.base import Layout, Shape
+from headrace.errors import RequestError
+from headrace.link.base import Catalog, Served
+from headrace.rpc.parameters import check_output_parameters, check_request_parameters
+from headrace.rpc.reply import ReplyWriter
+from headrace.rpc.tensors import (
+    VARIABLE,
+    Buffer,
+    check_shapes,
+    check_sizes,
+    expected_sizes,
+    match_inputs,
+    quoted,
+    raw_tensors,
+)
+from headrace_proto.v1 import inference_pb2 as pb
+
+MAX_HEADS = 1024  # a head is some 100 bytes; 16–64 cameras need one each
+MAX_HEAD_BYTES = 2048  # longer ones carry typed contents or are rare
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request may ask for."""
+
+    max_tensors: int = 256
+    max_elements: int = 1 << 31
+    max_response_bytes: int = (1 << 31) - 1
+
+
+@dataclass(slots=True, eq=False)
+class Prepared:
+    """A checked head: which model, how its inputs map, how to reply."""
+
+    served: Served
+    order: tuple[int, ...]  # for each input of the model, its place in the request
+    is_in_order: bool
+    shapes: tuple[Shape, ...]  # as the client sent them, in the model's order
+    sizes: tuple[int, ...]  # bytes expected of each; VARIABLE for BYTES
+    layout: Layout | None  # None when a size is variable
+    rows: int
+    writer: ReplyWriter
+
+    def arrange(self, tensors: Sequence[Buffer]) -> Sequence[Buffer]:
+        """Put the request's tensors into the model's order and check their sizes.
+
+        Raises:
+            RequestError: A tensor has not the bytes that its shape needs.
+        """
+        if not self.is_in_order:
+            tensors = [tensors[place] for place in self.order]
+        if self.layout is None or len(tensors) != len(self.sizes):
+            check_sizes(self.served, self.shapes, self.sizes, tensors)
+            return tensors
+        for size, tensor in zip(self.sizes, tensors, strict=True):
+            if len(tensor) != size:
+                check_sizes(self.served, self.shapes, self.sizes, tensors)
+        return tensors
+
+    def layout_of(self, tensors: Sequence[Buffer]) -> Layout:
+        """Return the layout for tensors of variable size."""
+        if self.layout is not None:
+            return self.layout
+        return self.served.plan(self.shapes, [len(tensor) for tensor in tensors])
+
+
+class Preparer:
+    """Checks heads and keeps the answers."""
+
+    def __init__(self, catalog: Catalog, limits: Limits) -> None:
+        self._catalog = catalog
+        self._limits = limits
+        self._kept: dict[bytes, Prepared] = {}
+        self._generation = catalog.generation
+
+    def prepare(self, head: bytes, raw: Sequence[Buffer]) -> tuple[Prepared, Sequence[Buffer]]:
+        """Return what to do with a request, and its tensors in the model's order.
+
+        Args:
+            head: The message without id and raw_input_contents.
+            raw: The raw_input_contents.
+
+        Raises:
+            HeadraceError: The request is wrong, or its model is not to be had.
+        """
+        if self._generation != self._catalog.generation:
+            self._kept.clear()
+            self._generation = self._catalog.generation
+        prepared = self._kept.get(head)
+        if prepared is None or len(raw) != len(prepared.order):
+            return self._check(head, raw)
+        return prepared, prepared.arrange(raw)
+
+    def _check(self, head: bytes, raw: Sequence[Buffer]) -> tuple[Prepared, Sequence[Buffer]]:
+        request = parse_head(head)
+        self._check_counts(request)
+        check_request_parameters(request.parameters)
+        served = self._catalog.find(request.model_name, request.model_version)
+        order = match_inputs(request, served)
+        shapes, rows = check_shapes(request, served, order, self._limits.max_elements)
+        outputs = _wanted_outputs(request, served)
+        tensors = raw_tensors(request, raw, served.spec.name)
+        sizes = expected_sizes(served, shapes)
+        prepared = Prepared(
+            served=served,
+            order=order,
+            is_in_order=order == tuple(range(len(order))),
+            shapes=shapes,
+            sizes=sizes,
+            layout=None,
+            rows=rows,
+            writer=ReplyWriter(served, outputs, self._limits.max_response_bytes),
+        )
+        arranged = prepared.arrange(tensors)
+        if VARIABLE not in sizes:
+            prepared.layout = served.plan(shapes, sizes)
+        if raw and len(head) <= MAX_HEAD_BYTES:
+            self._keep(head, prepared)
+        return prepared, arranged
+
+    def _keep(self, head: bytes, prepared: Prepared) -> None:
+        if len(self._kept) >= MAX_HEADS:
+            del self._kept[next(iter(self._kept))]
+        self._kept[head] = prepared
+
+    def _check_counts(self, request: pb.ModelInferRequest) -> None:
+        limit = self._limits.max_tensors
+        for what, count in (("inputs", len(request.inputs)), ("outputs", len(request.outputs))):
+            if count > limit:
+                raise RequestError(f"the request names {count} {what}; this server takes {limit}")
+
+
+def parse_head(head: bytes) -> pb.ModelInferRequest:
+    """Let protobuf parse the head.
+
+    Raises:
+        RequestError: It is not a ModelInferRequest.
+    """
+    try:
+        return pb.ModelInferRequest.FromString(head)
+    except Exception as error:
+        raise RequestError(
+            "the message is not a ModelInferRequest: protobuf cannot parse it"
+        ) from error
+
+
+def _wanted_outputs(request: pb.ModelInferRequest, served: Served) -> tuple[int, ...]:
+    """Return the indices of the outputs to send; all, when the request names none."""
+    names = [spec.name for spec in served.spec.outputs]
+    if not request.outputs:
+        return tuple(range(len(names)))
+    wanted: list[int] = []
+    for tensor in request.outputs:
+        if tensor.name not in names:
+            raise RequestError(
+                f"unexpected inference output {quoted([tensor.name])} for model "
+                f"'{served.spec.name}'; it gives {quoted(names)}"
+            )
+        check_output_parameters(tensor.name, tensor.parameters)
+        index = names.index(tensor.name)
+        if index in wanted:
+            raise RequestError(
+                f"output '{tensor.name}' for model '{served.spec.name}' is named twice"
+            )
+        wanted.append(index)
+    return tuple(wanted)

@@ -1,0 +1,87 @@
+"""Writes ModelInferResponse: the outputs' bytes are copied once, from the block into the message.
+
+Everything but the id and the tensors is the same for equal requests, so it is encoded once. Field
+numbers are those of `inference.proto`; a test holds what is written against protobuf itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.engines.base import Shape
+from headrace.errors import RequestError
+from headrace.link.base import Served
+from headrace.slots.batch import Output
+from headrace_proto.v1 import inference_pb2 as pb
+from headrace_proto.wire import delimited
+
+ID_FIELD = 3
+RAW_OUTPUT_CONTENTS_FIELD = 6
+MAX_MESSAGE_BYTES = (1 << 31) - 1  # protobuf's own limit
+
+
+class ReplyWriter:
+    """Writes the replies of requests that ask one model version for the same outputs."""
+
+    def __init__(self, served: Served, outputs: Sequence[int], max_bytes: int) -> None:
+        """Prepare.
+
+        Args:
+            served: The model version.
+            outputs: The wanted outputs, as indices into its spec, in the order of the reply.
+            max_bytes: The largest message that may be sent.
+        """
+        self._served = served
+        self._outputs = tuple(outputs)
+        self._places = tuple(served.spec.output_maps[index].index for index in outputs)
+        self._max_bytes = min(max_bytes, MAX_MESSAGE_BYTES)
+        spec = served.spec
+        self._head = pb.ModelInferResponse(
+            model_name=spec.name, model_version=str(spec.version)
+        ).SerializeToString()
+        self._shapes: tuple[Shape, ...] = ()
+        self._sizes: tuple[int, ...] = ()
+        self._between: tuple[bytes, ...] = ()  # what stands before each tensor's bytes
+
+    def write(self, request_id: str, outputs: Sequence[Output]) -> bytes:
+        """Return the serialized reply.
+
+        Args:
+            request_id: Echoed as given.
+            outputs: All outputs of the run, in the engine's order.
+
+        Raises:
+            RequestError: The reply would be larger than a message may be.
+        """
+        wanted = [outputs[place] for place in self._places]
+        shapes = tuple(shape for shape, _ in wanted)
+        sizes = tuple(len(data) for _, data in wanted)
+        if shapes != self._shapes or sizes != self._sizes or not self._between:
+            self._encode(shapes, sizes)
+        parts: list[bytes | memoryview] = [self._head]
+        if request_id:
+            raw_id = request_id.encode()
+            parts += (delimited(ID_FIELD, len(raw_id)), raw_id)
+        for before, (_, data) in zip(self._between, wanted, strict=True):
+            parts += (before, data)
+        return b"".join(parts)
+
+    def _encode(self, shapes: tuple[Shape, ...], sizes: tuple[int, ...]) -> None:
+        total = sum(sizes)
+        if total > self._max_bytes:
+            raise RequestError(
+                f"the reply would have {total} bytes; the limit is {self._max_bytes}: ask for "
+                "fewer outputs or a smaller batch"
+            )
+        response = pb.ModelInferResponse()
+        for index, shape in zip(self._outputs, shapes, strict=True):
+            spec = self._served.spec.outputs[index]
+            response.outputs.add(
+                name=spec.name,
+                datatype=spec.datatype,
+                shape=self._served.spec.output_maps[index].to_client(shape),
+            )
+        prefixes = [delimited(RAW_OUTPUT_CONTENTS_FIELD, size) for size in sizes]
+        if prefixes:
+            prefixes[0] = response.SerializeToString() + prefixes[0]
+        self._shapes, self._sizes, self._between = shapes, sizes, tuple(prefixes)

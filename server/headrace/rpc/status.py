@@ -1,0 +1,81 @@
+"""The one table from our errors to gRPC's status codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import grpc
+
+from headrace.errors import (
+    AbandonedError,
+    ConfigError,
+    DeviceError,
+    EngineError,
+    ExpiredError,
+    HeadraceError,
+    NotFoundError,
+    OverloadedError,
+    RequestError,
+    TooLargeError,
+    UnavailableError,
+    UnsupportedError,
+)
+
+StatusCode = grpc.StatusCode
+
+STATUS: dict[type[HeadraceError], StatusCode] = {
+    RequestError: StatusCode.INVALID_ARGUMENT,
+    NotFoundError: StatusCode.NOT_FOUND,
+    UnsupportedError: StatusCode.UNIMPLEMENTED,
+    TooLargeError: StatusCode.RESOURCE_EXHAUSTED,
+    OverloadedError: StatusCode.UNAVAILABLE,  # as Triton; the operator may choose otherwise
+    UnavailableError: StatusCode.UNAVAILABLE,
+    ExpiredError: StatusCode.DEADLINE_EXCEEDED,
+    AbandonedError: StatusCode.CANCELLED,
+    ConfigError: StatusCode.INTERNAL,
+    EngineError: StatusCode.INTERNAL,
+    DeviceError: StatusCode.INTERNAL,
+    HeadraceError: StatusCode.INTERNAL,
+}
+
+OVERLOAD_STATUS = {
+    "UNAVAILABLE": StatusCode.UNAVAILABLE,
+    "RESOURCE_EXHAUSTED": StatusCode.RESOURCE_EXHAUSTED,
+}
+
+# Tells clients that retry UNAVAILABLE by themselves (KServe's do, three times) to leave it:
+# https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback
+NO_RETRY = (("grpc-retry-pushback-ms", "-1"),)
+
+MAX_TEXT_BYTES = 4096  # clients refuse status texts that do not fit into their metadata limit
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a failed call ends."""
+
+    code: StatusCode
+    text: str
+    no_retry: bool = False
+
+
+def status_of(error: Exception, overload: StatusCode = StatusCode.UNAVAILABLE) -> Status:
+    """Look the error up; a bug of ours tells the caller nothing about our inside."""
+    if not isinstance(error, HeadraceError):
+        return Status(StatusCode.INTERNAL, "internal error; the server's log has the details")
+    for kind in type(error).__mro__:
+        code = STATUS.get(kind)
+        if code is not None:
+            break
+    else:  # HeadraceError itself is in the table
+        raise AssertionError(type(error))
+    is_overload = isinstance(error, OverloadedError)
+    return Status(overload if is_overload else code, shortened(str(error)), is_overload)
+
+
+def shortened(text: str) -> str:
+    """Cut a text to what every client takes."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= MAX_TEXT_BYTES:
+        return text
+    return raw[: MAX_TEXT_BYTES - 3].decode("utf-8", "ignore") + "..."
