@@ -1,0 +1,236 @@
+"""The composition root: opens everything in order, serves, and closes it in reverse order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from headrace.banner import BannerModel, print_banner
+from headrace.catalog import ModelCatalog
+from headrace.config import ServerConfig
+from headrace.device import open_device
+from headrace.device.base import Device
+from headrace.engines.repository import find_models
+from headrace.errors import ConfigError
+from headrace.fronts import FrontDoor, joined
+from headrace.life import Life, Phase
+from headrace.link.local import LocalLink
+from headrace.loader import Loader, LoadOptions, load_all
+from headrace.memory import keep_large_blocks
+from headrace.metrics import Metrics
+from headrace.metrics_http import MetricsServer
+from headrace.model import ServedModel
+from headrace.observe import observe
+from headrace.rpc.admin import AdminService
+from headrace.rpc.health import HealthService
+from headrace.rpc.infer import InferService
+from headrace.rpc.prepare import Limits
+from headrace.rpc.status import OVERLOAD_STATUS
+from headrace.scheduling.admission import Admission
+from headrace.scheduling.scheduler import Scheduler
+from headrace.slots.blocks import BlockPool
+from headrace.slots.poller import Poller
+from headrace.slots.wait import choose_wait
+
+log = logging.getLogger(__name__)
+
+clock = time.monotonic
+
+
+@dataclass(slots=True)
+class _Opened:
+    """Everything that is open while the server serves."""
+
+    config: ServerConfig
+    device: Device
+    blocks: BlockPool
+    metrics: Metrics
+    catalog: ModelCatalog
+    scheduler: Scheduler
+    link: LocalLink
+    door: FrontDoor
+    http: MetricsServer | None
+
+
+def run(config: ServerConfig) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code.
+
+    Raises:
+        HeadraceError: The server cannot start as it was told to.
+    """
+    keep_large_blocks()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(config))
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Prefer uvloop, which takes a fifth off grpcio's cost a call."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _serve(config: ServerConfig) -> None:
+    life = Life()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, life.on_signal)
+    async with _open(config, life) as opened:
+        if not life.stop_asked.is_set():
+            life.phase = Phase.SERVING
+            _announce(opened)
+        await life.stop_asked.wait()
+        await life.end(
+            opened.door,
+            opened.link,
+            lame_duck_s=config.lame_duck_s,
+            grace_s=config.exit_timeout_s,
+            clock=clock,
+        )
+
+
+@contextlib.asynccontextmanager
+async def _open(config: ServerConfig, life: Life) -> AsyncIterator[_Opened]:
+    """Open device → staging → models → scheduler → metrics → front door; close in reverse."""
+    async with contextlib.AsyncExitStack() as stack:
+        device = open_device(config.device, config.gpus[0] if config.gpus else 0)
+        stack.callback(device.close)
+        blocks = BlockPool(device, config.pinned_memory_pool_bytes)
+        stack.callback(blocks.close)
+        metrics = Metrics()
+        catalog = ModelCatalog(strict_readiness=config.strict_readiness)
+        stack.callback(catalog.close)
+        _load(config, Loader(device, blocks, metrics, _load_options(config), clock=clock), catalog)
+        scheduler = _open_scheduler(config, blocks, catalog)
+        link = LocalLink(scheduler)
+        stack.callback(link.close)
+        catalog.watch(lambda: scheduler.sticky is None and life.is_serving())
+        observe(metrics, catalog, scheduler, blocks, config)
+        http = _open_http(config, life, metrics, scheduler, catalog)
+        if http is not None:
+            stack.callback(http.close)
+        door = _make_door(config, life, device, link, catalog)
+        stack.push_async_callback(door.close)
+        await door.start()
+        yield _Opened(config, device, blocks, metrics, catalog, scheduler, link, door, http)
+
+
+def _load_options(config: ServerConfig) -> LoadOptions:
+    return LoadOptions(
+        auto_complete=not config.disable_auto_complete_config,
+        default_num_slots=config.default_num_slots,
+        default_max_queue_size=config.max_queue_size,
+        ort_intra_op_threads=config.ort_intra_op_threads,
+        allow_host_code=config.allow_host_code,
+    )
+
+
+def _load(config: ServerConfig, loader: Loader, catalog: ModelCatalog) -> None:
+    num_faults = load_all(
+        find_models(
+            config.model_repository,
+            config.model_files,
+            compute_capability=loader.compute_capability,
+        ),
+        loader,
+        catalog,
+    )
+    if num_faults and config.exit_on_error:
+        raise ConfigError(
+            f"{num_faults} of the models cannot be served (see the log); "
+            "--exit-on-error=false serves the others"
+        )
+    if not num_faults and not any(catalog.models()):
+        raise ConfigError(
+            "there is no model to serve: name a model file, or a folder with --model-repository"
+        )
+
+
+def _open_scheduler(config: ServerConfig, blocks: BlockPool, catalog: ModelCatalog) -> Scheduler:
+    waiting_bytes = max(config.max_bytes_in_flight - config.pinned_memory_pool_bytes, 0)
+    admission = Admission(blocks, max_waiting_bytes=waiting_bytes)
+    scheduler = Scheduler(blocks, Poller(), admission, clock=clock)
+    for model in catalog.models():
+        scheduler.add_line(model.line)
+    return scheduler
+
+
+def _open_http(
+    config: ServerConfig,
+    life: Life,
+    metrics: Metrics,
+    scheduler: Scheduler,
+    catalog: ModelCatalog,
+) -> MetricsServer | None:
+    if not config.allow_metrics:
+        return None
+    http = MetricsServer(
+        metrics,
+        is_live=lambda: scheduler.sticky is None,
+        is_ready=lambda: life.is_serving() and catalog.is_ready,
+        address=config.metrics_address,
+        port=config.metrics_port,
+    )
+    http.open()
+    return http
+
+
+def _make_door(
+    config: ServerConfig, life: Life, device: Device, link: LocalLink, catalog: ModelCatalog
+) -> FrontDoor:
+    infer = InferService(
+        catalog,
+        link,
+        Limits(config.max_tensors, config.max_elements, config.max_response_bytes),
+        clock=clock,
+        max_request_bytes=config.max_request_bytes,
+        overload=OVERLOAD_STATUS[config.overload_status],
+    )
+    return FrontDoor(
+        config,
+        device,
+        link,
+        infer=infer,
+        admin=AdminService(catalog, server_id=config.server_id, is_stopping=life.is_stopping),
+        health=HealthService(catalog, is_stopping=life.is_stopping),
+        wait=choose_wait(config.poller_wait, device.kind),
+        clock=clock,
+    )
+
+
+def _announce(opened: _Opened) -> None:
+    """Print the banner, then the one line that scripts wait for."""
+    config = opened.config
+    grpc = joined(config.grpc_address, opened.door.port)
+    http = opened.http
+    metrics = "-" if http is None else joined(config.metrics_address, http.port)
+    device = opened.device
+    print_banner(
+        grpc=grpc,
+        metrics=metrics,
+        transport=config.transport + (" TLS" if config.uses_tls else ""),
+        device="host" if device.kind == "host" else f"{device.kind} {device.index}",
+        models=[_banner_model(model) for model in opened.catalog.models()],
+        failures={name: reason for (name, _), reason in opened.catalog.failures.items()},
+    )
+    print(f"headrace ready: grpc={grpc} metrics={metrics}", flush=True)  # noqa: T201 -- for scripts
+
+
+def _banner_model(model: ServedModel) -> BannerModel:
+    slots = model.line.pool.slots
+    return BannerModel(
+        name=model.spec.name,
+        version=str(model.spec.version),
+        platform=model.spec.platform,
+        max_batch_size=model.spec.max_batch_size,
+        slots=f"{len(slots)} (inline)" if slots[0].is_inline else str(len(slots)),
+    )

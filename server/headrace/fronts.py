@@ -1,0 +1,194 @@
+"""Opens the front door that the configuration asks for: grpcio, or native with grpcio behind."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from headrace.config import ServerConfig
+from headrace.device.base import Device
+from headrace.errors import ConfigError
+from headrace.link.base import Link
+from headrace.rpc.admin import AdminService
+from headrace.rpc.drive import LoopDriver
+from headrace.rpc.grpcio_front import GrpcioFront, GrpcioOptions
+from headrace.rpc.health import HealthService
+from headrace.rpc.infer import InferService
+from headrace.slots.wait import Wait
+
+if TYPE_CHECKING:
+    from headrace.rpc.native_front import NativeFront
+
+LOOPBACK_GRACE_S = 0.5  # for admin calls that are still open behind the native front
+
+
+class FrontDoor:
+    """The open port; `start`, then `drain`, then `close`."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        device: Device,
+        link: Link,
+        *,
+        infer: InferService,
+        admin: AdminService,
+        health: HealthService,
+        wait: Wait,
+        clock: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._device = device
+        self._link = link
+        self._infer = infer
+        self._admin = admin
+        self._health = health
+        self._wait = wait
+        self._clock = clock
+        self._grpcio: GrpcioFront | None = None
+        self._native: NativeFront | None = None
+        self._folder: str | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        """Open the port and serve.
+
+        Raises:
+            ConfigError: The address cannot be bound, or the transport is not installed.
+        """
+        if self._config.transport == "native":
+            await self._start_native()
+        else:
+            await self._start_grpcio()
+
+    async def drain(self, grace_s: float) -> None:
+        """Wait until every reply has left, at most `grace_s`; new requests are refused."""
+        if self._native is not None:
+            await asyncio.to_thread(self._native.drain, grace_s)
+        if self._grpcio is not None:
+            await self._grpcio.stop(LOOPBACK_GRACE_S if self._native is not None else grace_s)
+
+    async def close(self) -> None:
+        """Close the port; a second call does nothing."""
+        native, self._native = self._native, None
+        grpcio, self._grpcio = self._grpcio, None
+        folder, self._folder = self._folder, None
+        if native is not None:
+            await asyncio.to_thread(native.close)
+        if grpcio is not None:
+            await grpcio.stop(0)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def _start_grpcio(self) -> None:
+        driver = LoopDriver(
+            self._link,
+            asyncio.get_running_loop(),
+            self._wait,
+            nap_s=self._config.nap_us / 1e6,
+            clock=self._clock,
+        )
+        self._device.on_progress = driver.wake_threadsafe
+        options = GrpcioOptions(
+            joined(self._config.grpc_address, self._config.grpc_port),
+            channel_options(self._config),
+            credentials(self._config),
+        )
+        self._grpcio = await self._open_grpcio(options, driver)
+        self.port = self._grpcio.port
+
+    async def _start_native(self) -> None:
+        try:
+            from headrace.rpc.native_front import NativeFront, NativeOptions
+        except ImportError as error:
+            raise ConfigError(
+                f"the native transport is not installed ({error}): install "
+                "headrace-server[native], or use --transport grpcio",
+                field="--transport",
+            ) from error
+        config = self._config
+        self._folder = tempfile.mkdtemp(prefix="headrace-")  # readable by this user alone
+        path = Path(self._folder, "behind.sock")
+        self._grpcio = await self._open_grpcio(
+            GrpcioOptions(f"unix:{path}", channel_options(config)), None
+        )
+        self._native = NativeFront(
+            NativeOptions(
+                joined(config.grpc_address, config.grpc_port),
+                str(path),
+                io_threads=config.grpc_io_threads,
+                max_concurrent_streams=config.max_concurrent_streams,
+                keepalive_time_ms=config.grpc_keepalive_time_ms,
+                keepalive_timeout_ms=config.grpc_keepalive_timeout_ms,
+                reuse_port=config.reuse_grpc_port,
+                max_unsent_bytes=config.max_bytes_in_flight,
+            ),
+            self._infer,
+            self._link,
+            self._wait,
+            nap_s=config.nap_us / 1e6,
+            clock=self._clock,
+        )
+        self._device.on_progress = self._native.on_progress
+        self._native.start()
+        self.port = self._native.port
+
+    async def _open_grpcio(self, options: GrpcioOptions, driver: LoopDriver | None) -> GrpcioFront:
+        front = GrpcioFront(
+            options,
+            self._link,
+            driver,
+            infer=self._infer,
+            admin=self._admin,
+            health=self._health,
+            clock=self._clock,
+        )
+        await front.start()
+        return front
+
+
+def joined(address: str, port: int) -> str:
+    """Write an address as gRPC takes it; IPv6 in brackets."""
+    return f"[{address.strip('[]')}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def channel_options(config: ServerConfig) -> list[tuple[str, Any]]:
+    """Return gRPC's channel options for the settings."""
+    options: list[tuple[str, Any]] = [
+        ("grpc.max_receive_message_length", config.max_request_bytes),
+        ("grpc.max_send_message_length", config.max_response_bytes),
+        ("grpc.max_concurrent_streams", config.max_concurrent_streams),
+        ("grpc.so_reuseport", int(config.reuse_grpc_port)),
+        ("grpc.keepalive_time_ms", config.grpc_keepalive_time_ms),
+        ("grpc.keepalive_timeout_ms", config.grpc_keepalive_timeout_ms),
+        (
+            "grpc.http2.min_ping_interval_without_data_ms",
+            config.grpc_http2_min_recv_ping_interval_without_data_ms,
+        ),
+    ]
+    if config.grpc_max_connection_age_ms:
+        options.append(("grpc.max_connection_age_ms", config.grpc_max_connection_age_ms))
+    if config.grpc_max_connection_age_grace_ms:
+        options.append(
+            ("grpc.max_connection_age_grace_ms", config.grpc_max_connection_age_grace_ms)
+        )
+    return options
+
+
+def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
+    """Return TLS credentials from the files, None for plain text."""
+    if not config.uses_tls:
+        return None
+    assert config.grpc_server_key is not None
+    assert config.grpc_server_cert is not None
+    pair = (config.grpc_server_key.read_bytes(), config.grpc_server_cert.read_bytes())
+    root = config.grpc_root_cert.read_bytes() if config.grpc_root_cert is not None else None
+    return grpc.ssl_server_credentials(
+        [pair], root_certificates=root, require_client_auth=config.grpc_use_ssl_mutual
+    )

@@ -1,0 +1,40 @@
+"""Shows the inside of the core as gauges: read at each scrape, costing requests nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from headrace.catalog import ModelCatalog
+from headrace.config import ServerConfig
+from headrace.metrics import Metrics
+from headrace.scheduling.line import Line
+from headrace.scheduling.scheduler import Scheduler
+from headrace.slots.blocks import BlockPool
+
+
+def observe(
+    metrics: Metrics,
+    catalog: ModelCatalog,
+    scheduler: Scheduler,
+    blocks: BlockPool,
+    config: ServerConfig,
+) -> None:
+    """Add a source for every gauge of the core."""
+    poller = scheduler.poller
+    metrics.add_source("headrace_slots_busy", lambda: poller.num_busy_slots)
+    metrics.add_source("headrace_lanes_in_flight", lambda: poller.num_in_flight)
+    metrics.add_source("headrace_poller_sweeps_total", lambda: poller.num_sweeps)
+    metrics.add_source("headrace_blocks_leased", lambda: blocks.num_leased)
+    metrics.add_source("headrace_blocks_leased_bytes", lambda: blocks.leased_bytes)
+    pool_bytes = config.pinned_memory_pool_bytes
+    metrics.add_source("nv_pinned_memory_pool_total_bytes", lambda: pool_bytes)
+    metrics.add_source("nv_pinned_memory_pool_used_bytes", lambda: blocks.leased_bytes)
+    for model in catalog.models():
+        line = model.line
+        labels = {"model": model.spec.name, "version": str(model.spec.version)}
+        for name in ("headrace_queue_length", "nv_inference_pending_request_count"):
+            metrics.add_source(name, partial(_length, line), **labels)
+
+
+def _length(line: Line) -> float:
+    return line.length
