@@ -1,0 +1,195 @@
+"""Reads one model's folder: its configuration, its versions, and the model file of each version."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.engines.pbtxt import read_config
+from headrace.engines.platforms import ONNX, Platform, identify
+from headrace.engines.version_policy import choose_versions, parse_version
+from headrace.errors import ConfigError
+from headrace_proto.v1 import model_config_pb2 as config_pb
+
+CONFIG_FILENAME = "config.pbtxt"
+DEFAULT_MAX_BATCH_SIZE = 4  # Triton's `default-max-batch-size`
+
+_OTHER_FOLDERS = frozenset(
+    {"configs", "warmup", "initial_state"}
+)  # of Triton's layout, no versions
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """A model that was found on disk and not opened yet.
+
+    Attributes:
+        name: What clients ask for.
+        folder: Where `config.pbtxt` and the label files lie.
+        repository: The repository that holds the folder.
+        config: As written, or empty; `name`, `platform`, `backend` and `default_model_filename`
+            are filled in.
+        versions: Model file by version, ascending, as the version policy chose.
+        default_max_batch_size: What auto-completion takes when the model sets no limit itself.
+    """
+
+    name: str
+    folder: Path
+    repository: Path
+    config: config_pb.ModelConfig
+    versions: dict[int, Path]
+    default_max_batch_size: int = DEFAULT_MAX_BATCH_SIZE
+
+    @property
+    def config_path(self) -> Path:
+        """The configuration file, which need not exist."""
+        return self.folder / CONFIG_FILENAME
+
+
+@dataclass(frozen=True, slots=True)
+class FolderReader:
+    """Reads model folders; everything that is wrong or left out is collected, not raised.
+
+    Args:
+        faults: What is wrong; a model with a fault is not served.
+        notes: What was left out on purpose, one sentence each.
+        compute_capability: Of the GPU, such as "8.0", for `cc_model_filenames`; empty on a CPU.
+    """
+
+    faults: list[ConfigError]
+    notes: list[str]
+    compute_capability: str = ""
+
+    def read(self, folder: Path, repository: Path) -> ModelSource | None:
+        """Return the model, None when it has a fault."""
+        num_faults = len(self.faults)
+        source = None
+        try:
+            check_model_name(folder.name, path=str(folder))
+            source = self._read(folder, repository)
+        except ConfigError as fault:
+            self.faults.append(fault)
+        return source if len(self.faults) == num_faults else None
+
+    def _read(self, folder: Path, repository: Path) -> ModelSource:
+        config_path = folder / CONFIG_FILENAME
+        # A link to nothing is not an absent configuration: reading it says what is wrong.
+        is_written = os.path.lexists(config_path)
+        config = read_config(config_path) if is_written else config_pb.ModelConfig()
+        path = str(config_path if is_written else folder)
+        if config.name and config.name != folder.name:
+            reason = (
+                f'"{config.name}" is not the folder\'s name "{folder.name}"; they must be equal'
+            )
+            self.faults.append(ConfigError(reason, path=path, field="name"))
+        folders = self._choose(folder, config, path)
+        names = {name for each in folders.values() for name in list_names(each)}
+        platform = identify(config, names, path=path)
+        self._check_filenames(config, path)
+        filename = self._filename(config, platform)
+        versions = {
+            version: model_file(each, filename, platform) for version, each in folders.items()
+        }
+        for version, file in versions.items():
+            if not file.is_file():
+                self.faults.append(_missing(folders[version], filename))
+        config.name = folder.name
+        fill_identity(config, platform)
+        return ModelSource(folder.name, folder, repository, config, versions)
+
+    def _choose(self, folder: Path, config: config_pb.ModelConfig, path: str) -> dict[int, Path]:
+        """Return the folders of the versions to serve."""
+        available: dict[int, Path] = {}
+        for name in list_names(folder):
+            version = parse_version(name)
+            if version is not None and (folder / name).is_dir():
+                available[version] = folder / name
+            elif version is not None:
+                self.notes.append(f"{folder / name}: ignored: a version must be a folder")
+            elif (folder / name).is_dir() and name not in _OTHER_FOLDERS and name[0] != ".":
+                why = "a version is a positive integer without leading zeros"
+                self.notes.append(f"{folder / name}: ignored: {why}")
+        choice = choose_versions(config.version_policy, available)
+        for version in choice.missing:
+            self.notes.append(f"{path}: version_policy: there is no version {version}; not served")
+        if not choice.served:
+            there = ", ".join(map(str, sorted(available))) or "none"
+            reason = (
+                f'no version to serve (there: {there}); put the model file into "{folder.name}/1/"'
+            )
+            raise ConfigError(reason, path=path)
+        return {version: available[version] for version in choice.served}
+
+    def _check_filenames(self, config: config_pb.ModelConfig, path: str) -> None:
+        named = [("default_model_filename", config.default_model_filename or "-")]
+        named += [
+            (f'cc_model_filenames["{key}"]', config.cc_model_filenames[key])
+            for key in sorted(config.cc_model_filenames)
+        ]
+        for field, filename in named:
+            if filename in ("", ".", "..") or any(char in filename for char in "/\\\0"):
+                reason = (
+                    f"{filename!r} is not a plain file name; model files lie in the version folder"
+                )
+                self.faults.append(ConfigError(reason, path=path, field=field))
+
+    def _filename(self, config: config_pb.ModelConfig, platform: Platform) -> str:
+        fallback = config.default_model_filename or platform.filename
+        if not self.compute_capability:
+            return fallback
+        return config.cc_model_filenames.get(self.compute_capability, fallback)
+
+
+def check_model_name(name: str, *, path: str) -> None:
+    """Refuse a name that cannot stand in a path, a message or a log line as it is.
+
+    Raises:
+        ConfigError: Says why.
+    """
+    if not name or name in (".", "..") or any(char in name for char in "/\\"):
+        raise ConfigError(f"{name!r} cannot be a model's name: it is a path", path=path)
+    if ".." in name:
+        raise ConfigError(f"{name!r} cannot be a model's name: it has '..' in it", path=path)
+    if not name.isprintable():  # also surrogates: bytes of the file system that are not UTF-8
+        raise ConfigError(
+            f"{name!r} cannot be a model's name: not printable text", path=ascii(path)
+        )
+
+
+def list_names(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted.
+
+    Raises:
+        ConfigError: The folder cannot be read.
+    """
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", path=str(folder)) from None
+
+
+def model_file(folder: Path, filename: str, platform: Platform) -> Path:
+    """Return where the model file of a version folder must be."""
+    path = folder / filename
+    # An ONNX model in several files is a folder; its main file has the default name.
+    return path / ONNX.filename if platform is ONNX and path.is_dir() else path
+
+
+def fill_identity(config: config_pb.ModelConfig, platform: Platform) -> None:
+    """Fill in what the platform decides, where the configuration says nothing."""
+    config.platform = platform.name
+    config.backend = platform.backend
+    config.default_model_filename = config.default_model_filename or platform.filename
+
+
+def _missing(folder: Path, filename: str) -> ConfigError:
+    there = _some(list_names(folder))
+    return ConfigError(f'there is no file "{filename}"; in the folder: {there}', path=str(folder))
+
+
+def _some(names: Iterable[str], limit: int = 5) -> str:
+    names = [ascii(name)[1:-1] for name in names]
+    more = ", …" if len(names) > limit else ""
+    return (", ".join(names[:limit]) + more) or "nothing"

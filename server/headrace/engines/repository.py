@@ -1,0 +1,150 @@
+"""Finds the models of all repositories on disk; opens none of them.
+
+Rules
+- Nothing here raises for a wrong model: faults are collected and the other models are served.
+- Links are followed wherever they lead, as Triton does: who may write into the repository decides
+  what is loaded, and mounts of container platforms are made of links. What a *configuration* names
+  (model files, labels) must stay in the model's own folder.
+- Names that begin with a dot are not models, and are passed over without a note.
+- The order of models, faults and notes depends on names alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.engines.model_folder import (
+    FolderReader,
+    ModelSource,
+    check_model_name,
+    fill_identity,
+    list_names,
+)
+from headrace.engines.platforms import PLATFORMS, platform_of_file
+from headrace.errors import ConfigError
+from headrace_proto.v1 import model_config_pb2 as config_pb
+
+__all__ = ["Found", "ModelSource", "find_models", "single_file"]
+
+SINGLE_FILE_MAX_BATCH_SIZE = 256
+"""A first look must not end at Triton's default of 4 rows; still a bound for the device buffers."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search brought: models by name, faults, and notes on what was passed over."""
+
+    models: list[ModelSource] = field(default_factory=list)
+    faults: list[ConfigError] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def find_models(
+    repositories: Sequence[Path],
+    files: Sequence[Path] = (),
+    *,
+    compute_capability: str = "",
+) -> Found:
+    """Search repositories and take in single model files.
+
+    Args:
+        repositories: Folders of model folders.
+        files: Models without a repository, see `single_file`.
+        compute_capability: Of the GPU, such as "8.0"; empty on a CPU.
+
+    A name that occurs twice is served by nobody: which one clients would get is not ours to guess.
+    """
+    found = Found()
+    reader = FolderReader(found.faults, found.notes, compute_capability)
+    places: defaultdict[str, list[Path]] = defaultdict(list)
+    sources: list[ModelSource] = []
+    for repository in _distinct(repositories, found.notes):
+        for folder in _model_folders(repository, found):
+            places[folder.name].append(folder)
+            if source := reader.read(folder, repository):
+                sources.append(source)
+    for file in files:
+        try:
+            source = single_file(file)
+        except ConfigError as fault:
+            found.faults.append(fault)
+        else:
+            places[source.name].append(file)
+            sources.append(source)
+    for name, paths in sorted(places.items()):
+        if len(paths) > 1:
+            where = " and ".join(str(path) for path in paths)
+            reason = f'model "{name}" is there {len(paths)} times: {where}; rename all but one'
+            found.faults.append(ConfigError(reason))
+    unique = (source for source in sources if len(places[source.name]) == 1)
+    found.models = sorted(unique, key=lambda source: source.name)
+    return found
+
+
+def single_file(path: Path) -> ModelSource:
+    """Take one model file as a repository of its own: named like the file, version 1.
+
+    Raises:
+        ConfigError: Not a file, or its suffix stands for no platform of ours.
+    """
+    if path.is_dir():
+        reason = "is a folder; serve a folder of models with --model-repository"
+        raise ConfigError(reason, path=str(path))
+    if not path.is_file():
+        raise ConfigError("there is no such file", path=str(path))
+    platform = platform_of_file(path.name)
+    if platform is None:
+        suffixes = ", ".join(suffix for each in PLATFORMS for suffix in each.suffixes)
+        raise ConfigError(f"does not end in one of {suffixes}", path=str(path))
+    check_model_name(path.stem, path=str(path))
+    config = config_pb.ModelConfig(name=path.stem, default_model_filename=path.name)
+    fill_identity(config, platform)
+    folder = path.parent
+    return ModelSource(
+        path.stem,
+        folder,
+        folder,
+        config,
+        {1: path},
+        default_max_batch_size=SINGLE_FILE_MAX_BATCH_SIZE,
+    )
+
+
+def _distinct(repositories: Sequence[Path], notes: list[str]) -> list[Path]:
+    """Leave out repositories that were given twice, under whatever name."""
+    by_place: dict[Path, Path] = {}
+    for repository in repositories:
+        try:
+            place = repository.resolve()
+        except (OSError, RuntimeError):  # a loop of links, reported when it is read
+            place = repository
+        if place in by_place:
+            notes.append(f"{repository}: ignored: the same repository as {by_place[place]}")
+        else:
+            by_place[place] = repository
+    return list(by_place.values())
+
+
+def _model_folders(repository: Path, found: Found) -> list[Path]:
+    """Return the folders that stand for models."""
+    try:
+        names = list_names(repository)
+    except ConfigError as fault:
+        reason = f"model repository {fault.reason}"
+        found.faults.append(ConfigError(reason, path=fault.path))
+        return []
+    folders: list[Path] = []
+    for name in names:
+        path = repository / name
+        if name.startswith("."):
+            continue
+        if path.is_dir():
+            folders.append(path)
+        elif path.is_symlink() and not path.exists():
+            found.faults.append(ConfigError("is a link that leads nowhere", path=str(path)))
+        else:
+            found.notes.append(f"{ascii(str(path))[1:-1]}: ignored: a model is a folder")
+    return folders
