@@ -10,10 +10,11 @@ import sys
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
+from typing import Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -47,11 +48,12 @@ class Server:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.append(line)
-            if found := _READY.match(line):
-                self.address, self.metrics_address = found.groups()
-                self._ready_or_ended.set()
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.append(line)
+                if found := _READY.match(line):
+                    self.address, self.metrics_address = found.groups()
+                    self._ready_or_ended.set()
         self._ready_or_ended.set()
 
     def output(self) -> str:
@@ -86,6 +88,7 @@ class Server:
             except ProcessLookupError:
                 continue
         self.process.wait()
+        self._reader.join(5)
 
     def rss_bytes(self) -> int:
         """Resident memory of the server and its children."""
@@ -112,9 +115,11 @@ class Server:
         return seen
 
 
-def start(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Server:
+def start(
+    *arguments: str | Path, env: Mapping[str, str] | None = None, headrace: Path = HEADRACE
+) -> Server:
     """Starts `headrace serve` with `arguments` on free ports; returns at once."""
-    command = [HEADRACE, "serve", "--grpc-port", "0", "--metrics-port", "0"]
+    command = [headrace, "serve", "--grpc-port", "0", "--metrics-port", "0"]
     command += ["--grpc-address", "127.0.0.1", "--metrics-address", "127.0.0.1", *arguments]
     process = subprocess.Popen(
         [str(part) for part in command],
@@ -128,9 +133,11 @@ def start(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Serve
 
 
 @contextmanager
-def serving(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Iterator[Server]:
+def serving(
+    *arguments: str | Path, env: Mapping[str, str] | None = None, headrace: Path = HEADRACE
+) -> Iterator[Server]:
     """A ready server; at the end SIGTERM, and exit code 0 is asked of it."""
-    server = start(*arguments, env=env)
+    server = start(*arguments, env=env, headrace=headrace)
     try:
         server.wait_ready()
         yield server
@@ -142,3 +149,25 @@ def serving(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Ite
             server.kill()
         if sys.exc_info()[0] is not None:
             sys.stderr.write(f"--- headrace serve printed:\n{server.output()}")
+
+
+class ServerPool:
+    """Servers for a whole test session, one for each set of arguments, started on demand."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._running: dict[tuple[str, ...], Server] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def get(self, *arguments: str | Path) -> Server:
+        """The server with these arguments; asyncio's debug mode is off, for it costs a third."""
+        key = tuple(map(str, arguments))
+        if key not in self._running:
+            context = serving(*arguments, env={"PYTHONASYNCIODEBUG": "0"})
+            self._running[key] = self._stack.enter_context(context)
+        return self._running[key]

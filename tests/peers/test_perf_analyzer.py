@@ -1,0 +1,26 @@
+"""NVIDIA's load generator, the C++ client, unmodified."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from helpers.environments import perf_analyzer, run
+from helpers.server import Server
+
+# Short windows, and a spread that a shared machine cannot miss: this is not a measurement.
+QUICK = ("-p", "500", "-r", "3", "-s", "95", "--concurrency-range", "1:4")
+
+
+@pytest.mark.timeout(300)
+def test_unary_at_concurrency_one_to_four(server: Server) -> None:
+    """Exit code 0 at every level, with the server's own statistics beside the client's."""
+    binary, variables = perf_analyzer()
+    command: list[str | Path] = [binary, "-m", "mlp", "-i", "grpc", "-u", server.address, *QUICK]
+    printed = run(command, timeout_s=90, env=variables)
+    assert re.findall(r"Request concurrency: (\d)", printed) == ["1", "2", "3", "4"]
+    assert len(re.findall(r"Inference count: [1-9]\d*", printed)) == 4
+    assert len(re.findall(r"Avg request latency: [1-9]\d* usec \(overhead", printed)) == 4
+    assert "compute infer" in printed
