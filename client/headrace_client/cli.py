@@ -1,0 +1,154 @@
+"""The command ``headrace-client``: ask a server how it is, what it serves, and for an answer."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+import grpc
+
+from headrace_client import printing
+from headrace_client.arguments import read_inputs
+from headrace_client.calls import HealthStatus
+from headrace_client.errors import CallFailed, HeadraceClientError
+from headrace_client.settings import Tls
+from headrace_client.sync import Client
+
+DEFAULT_URL = "localhost:8001"
+Command = Callable[[Client, argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 1 when the answer is no or an error, 2 for bad usage."""
+    arguments = _parser().parse_args(argv)
+    command: Command = arguments.command
+    try:
+        with Client(arguments.url, timeout_s=arguments.timeout, tls=_tls(arguments)) as client:
+            return command(client, arguments)
+    except HeadraceClientError as error:
+        print(f"headrace-client: {arguments.url}: {error}", file=sys.stderr)
+        return 1
+
+
+def infer(client: Client, arguments: argparse.Namespace) -> int:
+    """Run a model on inputs given as JSON or .npy files."""
+    metadata = client.model_metadata(arguments.model, arguments.model_version)
+    result = client.infer_full(
+        arguments.model,
+        read_inputs(arguments.input, metadata),
+        outputs=arguments.output,
+        version=arguments.model_version,
+    )
+    print(printing.result_json(result) if arguments.json else printing.result_table(result))
+    return 0
+
+
+def health(client: Client, arguments: argparse.Namespace) -> int:
+    """Print the state of the server or of one model; 0 when it serves, else 1."""
+    try:
+        status = client.health(arguments.model)
+    except CallFailed as error:
+        if error.code is not grpc.StatusCode.UNIMPLEMENTED:
+            raise
+        # Not every server of the protocol has the standard service.
+        is_ready = client.is_model_ready(arguments.model) if arguments.model else client.is_ready()
+        status = HealthStatus.SERVING if is_ready else HealthStatus.NOT_SERVING
+    print(status.name)
+    return 0 if status is HealthStatus.SERVING else 1
+
+
+def models(client: Client, arguments: argparse.Namespace) -> int:
+    """List the models of the repository and their states."""
+    index = client.repository_index()
+    if arguments.json:
+        print(printing.message_json(index))
+    else:
+        rows = [(each.name, each.version, each.state, each.reason) for each in index]
+        print(printing.table(("MODEL", "VERSION", "STATE", "REASON"), rows))
+    return 0
+
+
+def metadata(client: Client, arguments: argparse.Namespace) -> int:
+    """Describe the server, or the inputs and outputs of a model."""
+    if arguments.model:
+        model = client.model_metadata(arguments.model, arguments.model_version)
+        print(printing.message_json(model) if arguments.json else printing.metadata_text(model))
+        return 0
+    server = client.server_metadata()
+    if arguments.json:
+        print(printing.message_json(server))
+    else:
+        print(f"{server.name} {server.version}\nextensions: {', '.join(server.extensions)}")
+    return 0
+
+
+def _tls(arguments: argparse.Namespace) -> Tls | None:
+    files = (arguments.root_cert, arguments.client_cert, arguments.client_key)
+    return Tls(*files) if arguments.tls or any(files) else None
+
+
+def _common() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "-u",
+        "--url",
+        default=os.environ.get("HEADRACE_URL", DEFAULT_URL),
+        metavar="HOST:PORT",
+        help=f"the server (default: $HEADRACE_URL, else {DEFAULT_URL})",
+    )
+    common.add_argument(
+        "--timeout",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="seconds for each call (default 10)",
+    )
+    common.add_argument("--tls", action="store_true", help="encrypt the connection")
+    common.add_argument("--root-cert", metavar="PEM", help="authorities to trust; implies --tls")
+    common.add_argument("--client-cert", metavar="PEM", help="own certificate, for mutual TLS")
+    common.add_argument("--client-key", metavar="PEM", help="key of --client-cert")
+    return common
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="headrace-client",
+        description="Ask a server of the Open Inference Protocol for answers.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    common = _common()
+
+    def add(command: Command, model: str, *, with_version: bool = True) -> argparse.ArgumentParser:
+        text = (command.__doc__ or "").rstrip(".")
+        one = commands.add_parser(
+            command.__name__, parents=[common], help=text[0].lower() + text[1:], description=text
+        )
+        if model:
+            one.add_argument("model", nargs=None if model == "required" else "?", default="")
+        if with_version:
+            one.add_argument("--model-version", default="", metavar="N", help="default: newest")
+        one.set_defaults(command=command)
+        return one
+
+    asking = add(infer, "required")
+    asking.add_argument(
+        "-i",
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="JSON, as in x=[[1,2]], or a numpy file, as in x=@x.npy; one for each input",
+    )
+    asking.add_argument(
+        "-o", "--output", action="append", metavar="NAME", help="only this output; repeatable"
+    )
+    add(health, "optional", with_version=False)
+    for one in (asking, add(models, "", with_version=False), add(metadata, "optional")):
+        one.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
