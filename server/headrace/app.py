@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from headrace.banner import BannerModel, print_banner
+from headrace.banner import OFF, Banner, BannerModel, print_banner
 from headrace.catalog import ModelCatalog
 from headrace.config import ServerConfig
 from headrace.device import open_device
@@ -208,21 +208,19 @@ def _make_door(
 
 
 def _announce(opened: _Opened) -> None:
-    """Print the banner, then the one line that scripts wait for."""
-    config = opened.config
-    grpc = joined(config.grpc_address, opened.door.port)
-    http = opened.http
-    metrics = "-" if http is None else joined(config.metrics_address, http.port)
-    device = opened.device
+    """Tell people and scripts what is served, where, on what."""
+    config, device, http = opened.config, opened.device, opened.http
+    failures = {name: reason for (name, _), reason in opened.catalog.failures.items()}
     print_banner(
-        grpc=grpc,
-        metrics=metrics,
-        transport=config.transport + (" TLS" if config.uses_tls else ""),
-        device="host" if device.kind == "host" else f"{device.kind} {device.index}",
-        models=[_banner_model(model) for model in opened.catalog.models()],
-        failures={name: reason for (name, _), reason in opened.catalog.failures.items()},
+        Banner(
+            grpc=joined(config.grpc_address, opened.door.port),
+            metrics=OFF if http is None else joined(config.metrics_address, http.port),
+            transport=config.transport + (" TLS" if config.uses_tls else ""),
+            device="host" if device.kind == "host" else f"{device.kind} {device.index}",
+            models=tuple(_banner_model(model) for model in opened.catalog.models()),
+            failures=failures,
+        )
     )
-    print(f"headrace ready: grpc={grpc} metrics={metrics}", flush=True)  # noqa: T201 -- for scripts
 
 
 def _banner_model(model: ServedModel) -> BannerModel:
