@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from headrace.engines.base import Shape
-from headrace.errors import RequestError
+from headrace.errors import ConfigError, RequestError
 
 MAX_LISTED = 4
 """Profiles named in one error text; a plan may have dozens, and the text travels to a client."""
@@ -56,6 +56,16 @@ class Profile:
     inputs: tuple[Range, ...]
     values: tuple[Range, ...] = ()
 
+    @property
+    def max_rows(self) -> int:
+        """The most rows of a batch: the smallest first dimension at its maximum, over all inputs.
+
+        Shape tensors have no rows; 0 when nothing has, or when an input is a scalar.
+        """
+        shape_tensors = {each.name for each in self.values}
+        maxima = [each.maximum for each in self.inputs if each.name not in shape_tensors]
+        return min((maximum[0] if maximum else 0 for maximum in maxima), default=0)
+
     def takes(self, shapes: Sequence[Shape]) -> bool:
         """Say whether every input's shape lies within this profile."""
         return all(each.takes(shape) for each, shape in zip(self.inputs, shapes, strict=True))
@@ -63,6 +73,22 @@ class Profile:
     def distance(self, shapes: Sequence[Shape]) -> int:
         """Return the summed distance of the shapes to the optimum, over all inputs."""
         return sum(each.distance(shape) for each, shape in zip(self.inputs, shapes, strict=True))
+
+
+def select(profiles: Sequence[Profile], wanted: Sequence[int]) -> tuple[Profile, ...]:
+    """Return the profiles that are wanted by index, in their order; all when none is named.
+
+    Raises:
+        ConfigError: There is no such profile.
+    """
+    indices = {profile.index for profile in profiles}
+    for index in wanted:
+        if index not in indices:
+            raise ConfigError(
+                f"profile {index} is asked for, but the plan has {len(profiles)}, numbered from 0",
+                field="instance_group.profile",
+            )
+    return tuple(profile for profile in profiles if not wanted or profile.index in wanted)
 
 
 def choose(profiles: Sequence[Profile], shapes: Sequence[Shape]) -> Profile:
@@ -102,16 +128,6 @@ def max_elements(profiles: Sequence[Profile]) -> tuple[int, ...]:
     """Return the most elements that each input can have under any of the profiles."""
     by_input = zip(*(profile.inputs for profile in profiles), strict=True)
     return tuple(max(prod(each.maximum) for each in ranges) for ranges in by_input)
-
-
-def max_rows(profiles: Sequence[Profile]) -> int:
-    """Return the most rows of a batch: the first dimension that some profile takes for all inputs.
-
-    0 when an input has no dimensions, so there is no batch dimension.
-    """
-    if not all(each.maximum for profile in profiles for each in profile.inputs):
-        return 0
-    return max(min((r.maximum[0] for r in profile.inputs), default=0) for profile in profiles)
 
 
 def _refusal(profiles: Sequence[Profile], shapes: Sequence[Shape]) -> str:

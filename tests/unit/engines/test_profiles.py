@@ -15,7 +15,6 @@ from headrace.engines.profiles import (
     check_values,
     choose,
     max_elements,
-    max_rows,
 )
 from headrace.errors import RequestError
 
@@ -156,8 +155,10 @@ def test_values_of_shape_tensors_have_ranges_too() -> None:
 
 
 def test_max_rows_is_what_all_inputs_take() -> None:
-    """The most rows of a batch is bounded by the tightest input of the widest profile."""
-    wide = Profile(0, (Range("a", (1,), (1,), (64,)), Range("b", (1, 2), (1, 2), (16, 2))))
-    assert max_rows([wide, batch(1, 1, 4, 8)]) == 16
-    assert max_rows([Profile(0, (Range("scalar", (), (), ()),))]) == 0
-    assert max_rows([Profile(0, ())]) == 0
+    """The most rows of a batch is bounded by the tightest input; shape tensors have no rows."""
+    a, b = Range("a", (1,), (1,), (64,)), Range("b", (1, 2), (1, 2), (16, 2))
+    assert Profile(0, (a, b)).max_rows == 16
+    size, values = Range("size", (2,), (2,), (2,)), Range("size", (1, 1), (8, 8), (9, 9))
+    assert Profile(0, (a, b, size), (values,)).max_rows == 16
+    assert Profile(0, (a, Range("scalar", (), (), ()))).max_rows == 0
+    assert Profile(0, ()).max_rows == 0
