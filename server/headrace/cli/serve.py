@@ -20,7 +20,7 @@ Switches take a word, --allow-metrics=false; alone they mean true.
 """
 
 
-@click.command(cls=SettingsCommand, epilog=_EPILOG)
+@click.command(cls=SettingsCommand, params=settings(), epilog=_EPILOG)
 @click.argument("model_files", nargs=-1, metavar="[MODEL_FILE]...", type=click.Path(path_type=Path))
 @click.option(
     "--config",
@@ -50,9 +50,6 @@ def serve(
             ctx,
         )
     ctx.exit(_run(config))
-
-
-serve.params.extend(settings())
 
 
 def _run(config: ServerConfig) -> int:
