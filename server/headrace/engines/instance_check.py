@@ -33,6 +33,9 @@ def _kind(
         yield f"{at}.kind", "KIND_MODEL is not served; expected KIND_GPU, KIND_CPU or KIND_AUTO"
     if group.kind == Group.KIND_CPU and is_plan:
         yield f"{at}.kind", "a TensorRT plan runs on a GPU only, and this is (or came to) KIND_CPU"
+    elif group.kind == Group.KIND_CPU and facts.gpus:
+        reason = "a model on the CPU is not served beside a GPU yet; serve it with --device host"
+        yield f"{at}.kind", reason
     if group.kind in (Group.KIND_CPU, Group.KIND_MODEL) and group.gpus:
         yield f"{at}.gpus", f"{Group.Kind.Name(group.kind)} cannot name GPUs; leave them out"
     if group.kind != Group.KIND_GPU or facts.gpus is None:

@@ -38,9 +38,12 @@ def profile_index(text: str) -> int | None:
 
 
 def profiles_of(config: config_pb.ModelConfig) -> tuple[int, ...]:
-    """Return the optimization profiles that any instance group asks for; without any the first."""
+    """Return the optimization profiles that instance groups ask for; empty when all may be used.
+
+    Triton takes the first where none is named; ours takes whichever fits a request.
+    """
     named = (profile_index(text) for group in config.instance_group for text in group.profile)
-    return tuple(sorted({index for index in named if index is not None})) or (0,)
+    return tuple(sorted({index for index in named if index is not None}))
 
 
 def max_rows(config: config_pb.ModelConfig, signature: Signature, facts: LoadFacts) -> int | None:
@@ -53,7 +56,8 @@ def max_rows(config: config_pb.ModelConfig, signature: Signature, facts: LoadFac
     """
     first = {_first_dimension(spec) for spec in _batched(signature)}
     if first == {None}:
-        rows = [facts.profile_rows[i] for i in profiles_of(config) if i < len(facts.profile_rows)]
+        wanted = profiles_of(config) or range(len(facts.profile_rows))
+        rows = [rows for index, rows in enumerate(facts.profile_rows) if index in wanted]
         return max(rows) if rows else None
     if len(first) != 1 or config.platform != TENSORRT.name:
         return 0

@@ -33,6 +33,7 @@ class ModelSource:
             are filled in.
         versions: Model file by version, ascending, as the version policy chose.
         default_max_batch_size: What auto-completion takes when the model sets no limit itself.
+        written: The configuration file, None when there is none.
     """
 
     name: str
@@ -41,11 +42,12 @@ class ModelSource:
     config: config_pb.ModelConfig
     versions: dict[int, Path]
     default_max_batch_size: int = DEFAULT_MAX_BATCH_SIZE
+    written: Path | None = None
 
     @property
     def config_path(self) -> Path:
-        """The configuration file, which need not exist."""
-        return self.folder / CONFIG_FILENAME
+        """What errors call the configuration: its file, or the model where nothing is written."""
+        return self.written or next(iter(self.versions.values()), self.folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ class FolderReader:
                 self.faults.append(_missing(folders[version], filename))
         config.name = folder.name
         fill_identity(config, platform)
-        return ModelSource(folder.name, folder, repository, config, versions)
+        written = config_path if is_written else None
+        return ModelSource(folder.name, folder, repository, config, versions, written=written)
 
     def _choose(self, folder: Path, config: config_pb.ModelConfig, path: str) -> dict[int, Path]:
         """Return the folders of the versions to serve."""
@@ -107,10 +110,10 @@ class FolderReader:
             if version is not None and (folder / name).is_dir():
                 available[version] = folder / name
             elif version is not None:
-                self.notes.append(f"{folder / name}: ignored: a version must be a folder")
+                self.notes.append(f"{shown(folder / name)}: ignored: a version must be a folder")
             elif (folder / name).is_dir() and name not in _OTHER_FOLDERS and name[0] != ".":
                 why = "a version is a positive integer without leading zeros"
-                self.notes.append(f"{folder / name}: ignored: {why}")
+                self.notes.append(f"{shown(folder / name)}: ignored: {why}")
         choice = choose_versions(config.version_policy, available)
         for version in choice.missing:
             self.notes.append(f"{path}: version_policy: there is no version {version}; not served")
@@ -158,6 +161,12 @@ def check_model_name(name: str, *, path: str) -> None:
         )
 
 
+def shown(path: Path | str) -> str:
+    """Return a path as text that can be printed and sent, whatever bytes are in it."""
+    text = str(path)
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
 def list_names(folder: Path) -> list[str]:
     """Return the names in a folder, sorted.
 
@@ -190,6 +199,6 @@ def _missing(folder: Path, filename: str) -> ConfigError:
 
 
 def _some(names: Iterable[str], limit: int = 5) -> str:
-    names = [ascii(name)[1:-1] for name in names]
+    names = [shown(name) for name in names]
     more = ", …" if len(names) > limit else ""
     return (", ".join(names[:limit]) + more) or "nothing"

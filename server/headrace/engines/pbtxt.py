@@ -66,8 +66,8 @@ def read_text(path: Path, max_bytes: int) -> str:
         return data.decode("utf-8-sig")  # some editors put a byte-order mark first
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        reason = f"is not UTF-8 text: byte 0x{data[error.start]:02x} at offset {error.start}"
-        raise ConfigError(reason, path=f"{path}:{line}") from None
+        reason = f"line {line}: byte 0x{data[error.start]:02x} is not UTF-8 text"
+        raise ConfigError(reason, path=str(path)) from None
 
 
 def parse_config(text: str, *, path: str) -> config_pb.ModelConfig:
@@ -78,7 +78,7 @@ def parse_config(text: str, *, path: str) -> config_pb.ModelConfig:
         path: What errors call the file.
 
     Raises:
-        ConfigError: `path` there is `file:line:column`, `field` the field being read.
+        ConfigError: Its reason begins with line and column; its field is the one being read.
     """
     try:
         return text_format.Parse(text, config_pb.ModelConfig())
@@ -86,7 +86,8 @@ def parse_config(text: str, *, path: str) -> config_pb.ModelConfig:
         line, column = error.GetLine() or 1, error.GetColumn() or 1
         place = _place(text, line, column)
         reason = _reason(str(error), text.split("\n"), line, column) + place.hint(str(error))
-        raise ConfigError(reason, path=f"{path}:{line}:{column}", field=place.name) from None
+        reason = f"line {line}, column {column}: {reason}"
+        raise ConfigError(reason, path=path, field=place.name) from None
 
 
 def _reason(message: str, lines: list[str], line: int, column: int) -> str:

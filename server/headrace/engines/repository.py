@@ -12,7 +12,7 @@ Rules
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from headrace.engines.model_folder import (
     check_model_name,
     fill_identity,
     list_names,
+    shown,
 )
 from headrace.engines.platforms import PLATFORMS, platform_of_file
 from headrace.errors import ConfigError
@@ -35,11 +36,25 @@ SINGLE_FILE_MAX_BATCH_SIZE = 256
 
 @dataclass(slots=True)
 class Found:
-    """What a search brought: models by name, faults, and notes on what was passed over."""
+    """What a search brought.
+
+    Attributes:
+        models: By name; none of them has a fault.
+        faults: All of them.
+        wrong: The faults that belong to a model, by its name.
+        notes: What was passed over, one sentence each.
+    """
 
     models: list[ModelSource] = field(default_factory=list)
     faults: list[ConfigError] = field(default_factory=list)
+    wrong: dict[str, list[ConfigError]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+    def blame(self, name: str, faults: Iterable[ConfigError]) -> None:
+        """Put faults down to a model."""
+        if faults := list(faults):
+            self.faults += faults
+            self.wrong.setdefault(name, []).extend(faults)
 
 
 def find_models(
@@ -58,30 +73,34 @@ def find_models(
     A name that occurs twice is served by nobody: which one clients would get is not ours to guess.
     """
     found = Found()
-    reader = FolderReader(found.faults, found.notes, compute_capability)
     places: defaultdict[str, list[Path]] = defaultdict(list)
     sources: list[ModelSource] = []
     for repository in _distinct(repositories, found.notes):
         for folder in _model_folders(repository, found):
             places[folder.name].append(folder)
+            reader = FolderReader([], found.notes, compute_capability)
             if source := reader.read(folder, repository):
                 sources.append(source)
+            found.blame(shown(folder.name), reader.faults)
     for file in files:
         try:
-            source = single_file(file)
+            sources.append(single_file(file))
         except ConfigError as fault:
-            found.faults.append(fault)
+            found.blame(shown(file.stem), [fault])
         else:
-            places[source.name].append(file)
-            sources.append(source)
+            places[file.stem].append(file)
     for name, paths in sorted(places.items()):
         if len(paths) > 1:
-            where = " and ".join(str(path) for path in paths)
-            reason = f'model "{name}" is there {len(paths)} times: {where}; rename all but one'
-            found.faults.append(ConfigError(reason))
+            found.blame(name, [_twice(name, paths)])
     unique = (source for source in sources if len(places[source.name]) == 1)
     found.models = sorted(unique, key=lambda source: source.name)
     return found
+
+
+def _twice(name: str, paths: Sequence[Path]) -> ConfigError:
+    where = " and ".join(str(path) for path in paths)
+    reason = f'model "{name}" is there {len(paths)} times: {where}; rename all but one'
+    return ConfigError(reason)
 
 
 def single_file(path: Path) -> ModelSource:
@@ -144,7 +163,7 @@ def _model_folders(repository: Path, found: Found) -> list[Path]:
         if path.is_dir():
             folders.append(path)
         elif path.is_symlink() and not path.exists():
-            found.faults.append(ConfigError("is a link that leads nowhere", path=str(path)))
+            found.faults.append(ConfigError("is a link that leads nowhere", path=shown(path)))
         else:
-            found.notes.append(f"{ascii(str(path))[1:-1]}: ignored: a model is a folder")
+            found.notes.append(f"{shown(path)}: ignored: a model is a folder")
     return folders

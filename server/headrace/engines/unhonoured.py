@@ -40,7 +40,6 @@ HONOURED = frozenset(
         "instance_group.gpus",
         "instance_group.profile",
         "dynamic_batching.default_queue_policy.max_queue_size",
-        "dynamic_batching.default_queue_policy.default_timeout_microseconds",
         "optimization.input_pinned_memory.enable",  # true: blocks are pinned where there is a GPU
         "optimization.output_pinned_memory.enable",
         # Refused with a fault of their own.

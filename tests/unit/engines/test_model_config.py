@@ -136,7 +136,7 @@ def test_a_whole_configuration_of_an_onnx_model_is_left_alone() -> None:
     ("facts", "groups", "rows"),
     [
         (LoadFacts(profile_rows=(16,)), "", 16),
-        (LoadFacts(profile_rows=(16, 32)), "", 16),
+        (LoadFacts(profile_rows=(16, 32)), "", 32),
         (LoadFacts(profile_rows=(16, 32)), 'instance_group { profile: "1" }', 32),
         (LoadFacts(profile_rows=(16, 8)), 'instance_group { profile: [ "1", "0" ] }', 16),
         (LoadFacts(profile_rows=(1,)), "", 1),

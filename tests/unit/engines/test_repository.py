@@ -46,6 +46,7 @@ def test_an_empty_configuration_is_filled_from_folder_and_file(tmp_path: Path) -
         "model.onnx",
     )
     assert first.versions == {10: tmp_path / "a" / "10" / "model.onnx"}
+    assert first.config_path == tmp_path / "a" / "10" / "model.onnx"
     assert (second.config.name, second.config.platform) == ("b", "tensorrt_plan")
 
 
@@ -79,6 +80,7 @@ def test_a_file_of_another_name_is_served(tmp_path: Path) -> None:
     write_model(tmp_path, "m", 'default_model_filename: "net.onnx"', filename="net.onnx")
     (source,) = find_models([tmp_path]).models
     assert source.versions == {1: tmp_path / "m" / "1" / "net.onnx"}
+    assert source.config_path == tmp_path / "m" / "config.pbtxt"
 
 
 @pytest.mark.parametrize(
@@ -201,6 +203,12 @@ def test_all_faults_are_collected(tmp_path: Path) -> None:
     assert [Path(str(fault.path)).relative_to(tmp_path).parts[0] for fault in found.faults] == list(
         "abbcdd"
     )
+    assert {name: len(faults) for name, faults in found.wrong.items()} == {
+        "a": 1,
+        "b": 2,
+        "c": 1,
+        "d": 2,
+    }
     assert "in the folder: nothing" in found.faults[4].reason
     assert "in the folder: model.ONNX" in found.faults[5].reason
 
@@ -213,6 +221,7 @@ def test_a_name_in_two_repositories_is_served_by_neither(tmp_path: Path) -> None
     found = find_models([tmp_path / "two", tmp_path / "one"])
     assert names(found) == ["a", "b"]
     reason = only_fault(found).reason
+    assert list(found.wrong) == ["same"]
     assert str(tmp_path / "one" / "same") in reason
     assert str(tmp_path / "two" / "same") in reason
 
@@ -353,9 +362,7 @@ def test_a_single_file_is_a_model(tmp_path: Path) -> None:
         ("a..b.onnx", "'..'"),
     ],
 )
-def test_a_single_file_that_is_no_model_is_refused(
-    tmp_path: Path, name: str, reason: str
-) -> None:
+def test_a_single_file_that_is_no_model_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     """The reason says what would be."""
     if name and not name.startswith("gone"):
         (tmp_path / name).write_bytes(b"")

@@ -34,6 +34,7 @@ from helpers.model_repository import config_of
                 "dynamic_batching",
                 "dynamic_batching.preferred_batch_size",
                 "dynamic_batching.max_queue_delay_microseconds",
+                "dynamic_batching.default_queue_policy.default_timeout_microseconds",
                 "dynamic_batching.default_queue_policy.allow_timeout_override",
             ],
         ),
