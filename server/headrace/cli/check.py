@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.errors import ConfigError
+from headrace.escape import printable
 
 if TYPE_CHECKING:
     from headrace.engines.repository_check import Checked
@@ -53,8 +54,6 @@ def check(ctx: click.Context, paths: tuple[Path, ...], is_strict: bool, as_json:
 
 
 def _print(checked: Checked) -> None:
-    from headrace.escape import printable
-
     for note in checked.notes:
         click.echo(f"note: {printable(note)}")
     for warning in checked.warnings:
@@ -63,7 +62,7 @@ def _print(checked: Checked) -> None:
         click.echo(click.style("fault: ", fg="red") + printable(str(fault)))
     for model in checked.models:
         versions = ", ".join(map(str, model.versions))
-        click.echo(f"found: {printable(model.name)} ({model.config.platform}), version {versions}")
+        click.echo(f"found: {model.name} ({model.config.platform}), version {versions}")
     click.echo(_summary(checked))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.errors import HeadraceError
+from headrace.escape import printable
 
 if TYPE_CHECKING:
     from headrace.cli.model_report import FileReport, ModelReport
@@ -31,7 +32,8 @@ def inspect(path: Path, as_json: bool) -> None:
         with opened() as openers:
             report = report_on(path, openers)
     except HeadraceError as error:
-        raise click.ClickException(str(error)) from error
+        faults = map(printable, str(error).splitlines())
+        raise click.ClickException("\n".join(faults)) from error
     if as_json:
         click.echo(json.dumps(report.as_dict(), indent=2))
     else:

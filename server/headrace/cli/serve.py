@@ -1,4 +1,4 @@
-"""`headrace serve`: read the settings, run the server."""
+"""`headrace serve`: read the settings, set the log up, run the server."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from headrace.cli.options import SettingsCommand, settings
 from headrace.config import ServerConfig, load
 from headrace.errors import ConfigError, HeadraceError
+from headrace.escape import printable
 
 _EPILOG = """\b
 Every flag is also a variable of the environment and a key in the TOML file
@@ -53,9 +54,12 @@ def serve(
 
 
 def _run(config: ServerConfig) -> int:
-    from headrace.app import run  # late, so that --help does not wait for engines and transports
+    # Late, so that --help does not wait for engines and transports.
+    from headrace.app import run
+    from headrace.logging_setup import set_up_logging
 
+    set_up_logging(config)
     try:
         return run(config)
     except HeadraceError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(printable(str(error))) from error
