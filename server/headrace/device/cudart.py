@@ -45,15 +45,18 @@ def count_devices() -> tuple[int, DeviceError | None]:
     Raises:
         DeviceError: There is a GPU or a driver, but it does not work.
     """
-    status, num_devices = rt.cudaGetDeviceCount()
+    try:
+        status, num_devices = rt.cudaGetDeviceCount()
+    except RuntimeError as error:  # cuda-bindings 12.8 has no answer when there is no driver
+        return 0, device_error(35, "no driver", str(error), "looking for a GPU")
     if status is _SUCCESS and num_devices:
         return num_devices, None
     if status is _SUCCESS:
         status = rt.cudaError_t.cudaErrorNoDevice
-    error = _error(status, "looking for a GPU")
-    if error.code not in NO_GPU:
-        raise error
-    return 0, error
+    why_none = _error(status, "looking for a GPU")
+    if why_none.code not in NO_GPU:
+        raise why_none
+    return 0, why_none
 
 
 def _error(status: Any, doing: str) -> DeviceError:
