@@ -115,6 +115,7 @@ async def _open(config: ServerConfig, life: Life) -> AsyncIterator[_Opened]:
         stack.callback(link.close)
         catalog.watch(lambda: scheduler.sticky is None and life.is_serving())
         observe(metrics, catalog, scheduler, blocks, config)
+        stack.callback(metrics.close)
         http = _open_http(config, life, metrics, scheduler, catalog)
         if http is not None:
             stack.callback(http.close)

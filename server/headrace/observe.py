@@ -19,7 +19,12 @@ def observe(
     blocks: BlockPool,
     config: ServerConfig,
 ) -> None:
-    """Add a source for every gauge of the core."""
+    """Add a source for every gauge of the core, and the machine's own figures."""
+    metrics.open_machine(
+        cpu=config.allow_cpu_metrics,
+        gpu=config.allow_gpu_metrics,
+        interval_s=config.metrics_interval_ms / 1000,
+    )
     poller = scheduler.poller
     metrics.add_source("headrace_slots_busy", lambda: poller.num_busy_slots)
     metrics.add_source("headrace_lanes_in_flight", lambda: poller.num_in_flight)
