@@ -149,9 +149,7 @@ class Rig:
         """Make a request without submitting it."""
         asked: Asked
 
-        def on_end(
-            _: Request, outputs: Sequence[Output] | None, error: Exception | None
-        ) -> None:
+        def on_end(_: Request, outputs: Sequence[Output] | None, error: Exception | None) -> None:
             if error is not None:
                 asked.errors.append(error)
             else:

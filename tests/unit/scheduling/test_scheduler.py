@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from helpers.core_rig import Rig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from headrace.errors import (
 )
 from headrace.scheduling.request import RequestState
 from headrace.slots.state import LaneState, SlotState
+from helpers.core_rig import Rig
 
 
 @pytest.fixture
@@ -344,7 +344,7 @@ def test_every_request_ends_once_whatever_happens(
 ) -> None:
     """Random traffic, cancels, deadlines and failures: one end each, only own data, no leak."""
     rig = Rig(num_slots=num_slots, is_unified=is_unified, budget_bytes=5 * 16384)
-    rng = random.Random(1)  # noqa: S311 -- payloads, not secrets
+    rng = random.Random(1)
     refused = 0
     for action, value in script:
         try:

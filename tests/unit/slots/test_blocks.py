@@ -1,0 +1,125 @@
+"""Staging blocks: sizes, one holder at a time, one budget."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.device.sim import SimDevice
+from headrace.slots.blocks import MIN_BLOCK_BYTES, BlockPool, size_class
+
+
+@given(st.integers(0, 1 << 40))
+def test_a_size_class_holds_what_was_asked_with_little_slack(size: int) -> None:
+    """Never too small, and at most a quarter too large above the smallest class."""
+    got = size_class(size)
+    assert got >= max(size, MIN_BLOCK_BYTES)
+    assert got <= max(size * 1.25, MIN_BLOCK_BYTES)
+    assert size_class(got) == got
+
+
+@given(st.integers(0, 1 << 30), st.integers(0, 1 << 30))
+def test_size_classes_rise_with_the_size(one: int, other: int) -> None:
+    """A larger request never gets a smaller block."""
+    small, large = sorted((one, other))
+    assert size_class(small) <= size_class(large)
+
+
+def test_size_classes_are_few() -> None:
+    """Four an octave: blocks of one model are used again for requests of nearly its size."""
+    assert len({size_class(size) for size in range(1 << 20, 1 << 21, 1000)}) <= 5
+
+
+def test_a_block_comes_back_and_is_used_again() -> None:
+    """The last one released is the next one leased: its memory is warm."""
+    pool = BlockPool(SimDevice(), 1 << 20)
+    block = pool.lease(5000)
+    assert block is not None
+    pool.release(block)
+    assert pool.lease(4800) is block
+
+
+def test_no_two_holders_share_memory() -> None:
+    """Leased blocks never overlap."""
+    pool = BlockPool(SimDevice(), 1 << 20)
+    blocks = [pool.lease(5000) for _ in range(20)]
+    spans = sorted((block.ptr, block.size_bytes) for block in blocks if block is not None)
+    assert len(spans) == 20
+    assert all(ptr + size <= after for (ptr, size), (after, _) in pairwise(spans))
+
+
+def test_releasing_twice_is_our_bug() -> None:
+    """It would give one block to two requests."""
+    pool = BlockPool(SimDevice(), 1 << 20)
+    block = pool.lease(1)
+    assert block is not None
+    pool.release(block)
+    with pytest.raises(AssertionError, match="twice"):
+        pool.release(block)
+
+
+def test_the_budget_holds_and_is_told_by_none() -> None:
+    """All blocks together never exceed the budget."""
+    pool = BlockPool(SimDevice(), 3 * MIN_BLOCK_BYTES)
+    blocks = [pool.lease(1) for _ in range(4)]
+    assert [block is None for block in blocks] == [False, False, False, True]
+    assert pool.num_leased == 3
+    assert pool.leased_bytes == 3 * MIN_BLOCK_BYTES
+
+
+def test_free_blocks_of_other_sizes_make_room() -> None:
+    """Small blocks that nobody uses do not keep a large request out."""
+    device = SimDevice()
+    pool = BlockPool(device, 8 * MIN_BLOCK_BYTES)
+    for block in [pool.lease(1) for _ in range(8)]:
+        assert block is not None
+        pool.release(block)
+    large = pool.lease(8 * MIN_BLOCK_BYTES)
+    assert large is not None
+    assert len(device.leaks()) == 1
+
+
+def test_leased_blocks_are_never_given_up() -> None:
+    """Making room touches free blocks only."""
+    pool = BlockPool(SimDevice(), 4 * MIN_BLOCK_BYTES)
+    held = pool.lease(1)
+    assert held is not None
+    assert pool.lease(4 * MIN_BLOCK_BYTES) is None
+    held.view[:3] = b"abc"
+    assert bytes(held.view[:3]) == b"abc"
+
+
+def test_fits_says_whether_waiting_could_help() -> None:
+    """A request larger than the whole budget must not wait."""
+    pool = BlockPool(SimDevice(), 1 << 20)
+    assert pool.fits(1 << 20)
+    assert not pool.fits((1 << 20) + 1)
+
+
+def test_closing_frees_all_but_what_is_leased() -> None:
+    """A block in a request's hands goes when it is released."""
+    device = SimDevice()
+    pool = BlockPool(device, 1 << 20)
+    held, free = pool.lease(1), pool.lease(1)
+    assert held is not None
+    assert free is not None
+    pool.release(free)
+    pool.close()
+    pool.close()
+    assert len(device.leaks()) == 1
+    pool.release(held)
+    assert device.leaks() == []
+    assert pool.lease(1) is None
+
+
+def test_reserving_allocates_ahead_within_the_budget() -> None:
+    """What is reserved is leased without an allocation."""
+    device = SimDevice()
+    pool = BlockPool(device, 4 * MIN_BLOCK_BYTES)
+    pool.reserve(1, 100)
+    assert len(device.leaks()) == 4
+    device.fail_alloc()
+    assert pool.lease(1) is not None
