@@ -1,0 +1,1 @@
+"""headrace: gRPC inference that keeps every CUDA stream of a GPU full."""
