@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import time
@@ -86,6 +87,8 @@ async def _serve(config: ServerConfig) -> None:
         loop.add_signal_handler(number, life.on_signal)
     async with _open(config, life) as opened:
         if not life.stop_asked.is_set():
+            gc.collect()
+            gc.freeze()  # what is loaded stays: no collection needs to look at it again
             life.phase = Phase.SERVING
             _announce(opened)
         await life.stop_asked.wait()

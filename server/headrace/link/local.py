@@ -8,10 +8,14 @@ Rules
 
 from __future__ import annotations
 
+import logging
 import threading
 
+from headrace.errors import DeviceError
 from headrace.scheduling.request import Request
 from headrace.scheduling.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
 
 
 class LocalLink:
@@ -32,9 +36,18 @@ class LocalLink:
             self._scheduler.cancel(request)
 
     def step(self, now: float) -> bool:
-        """Do what can be done now; True when there is more to do at once."""
+        """Do what can be done now; True when there is more to do at once.
+
+        A bug in the core must not leave callers waiting behind a server that says it is ready: it
+        ends everything and is never ready again.
+        """
         with self._lock:
-            return self._scheduler.step(now)
+            try:
+                return self._scheduler.step(now)
+            except Exception as error:
+                log.critical("the core failed because of a bug; restart the server", exc_info=True)
+                self._scheduler.break_down(DeviceError(f"the core failed: {type(error).__name__}"))
+                return False
 
     def next_look(self, now: float) -> float | None:
         """Return the clock seconds at which to step again though nothing happens."""

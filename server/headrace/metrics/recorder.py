@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from itertools import chain
+from struct import Struct
 from time import time
 from typing import Final, NamedTuple
 
@@ -40,6 +40,8 @@ _STAGE, _QUEUE, _H2D, _EXECUTE, _D2H, _REPLY, _TOTAL = range(1, len(STAGES))
 
 # stages, rows, executions, rows of the batch (0 = the same rows), time of recording
 _Sample = tuple[tuple[float, ...], int, int, int, float]
+_NUM_COLUMNS: Final = len(STAGES) + 4
+_PACK: Final = Struct(f"{_NUM_COLUMNS}d").pack
 
 
 class Reading(NamedTuple):
@@ -157,9 +159,11 @@ class ModelMetrics:
             return
         samples = self._pending[:num_samples]
         del self._pending[:num_samples]
-        stages, rows, executions, batch_rows, times_s = zip(*samples, strict=True)
-        seconds = np.fromiter(chain.from_iterable(stages), np.float64, num_samples * len(STAGES))
-        took_s = self._histograms.fold(seconds.reshape(num_samples, len(STAGES)))
+        # Packing each sample is the fastest way from tuples to an array: half of numpy's own.
+        packed = [_PACK(*stages, *counts_and_time) for stages, *counts_and_time in samples]
+        table = np.frombuffer(b"".join(packed)).reshape(num_samples, _NUM_COLUMNS)
+        took_s = self._histograms.fold(table[:, : len(STAGES)])
+        rows, executions, batch_rows, times_s = table[:, len(STAGES) :].T
         compute_s = np.stack(
             (
                 took_s[:, _STAGE] + took_s[:, _H2D],
@@ -168,26 +172,25 @@ class ModelMetrics:
             )
         )  # (3, num_samples)
         self._num_success += num_samples
-        self._num_rows += sum(rows)
-        self._num_executions += sum(executions)
-        self._last_s = max(self._last_s, *times_s)
+        self._num_rows += int(rows.sum())
+        self._num_executions += int(executions.sum())
+        self._last_s = max(self._last_s, float(times_s.max()))
         sums_s = (took_s[:, _TOTAL].sum(), took_s[:, _QUEUE].sum(), *compute_s.sum(axis=1))
         for index, sum_s in enumerate(sums_s):
             self._sums_ns[index] += round(float(sum_s) * 1e9)
-        self._fold_batches(compute_s, np.array(rows), np.array(executions), np.array(batch_rows))
+        is_execution = executions > 0  # the others of a batch shared the same run
+        batch_sizes = np.where(batch_rows > 0, batch_rows, rows)[is_execution].astype(np.int64)
+        self._fold_batches(batch_sizes, executions[is_execution], compute_s[:, is_execution])
 
     def _fold_batches(
         self,
+        batch_sizes: NDArray[np.int64],  # (n,)
+        executions: NDArray[np.float64],  # (n,)
         compute_s: NDArray[np.float64],  # (3, n)
-        rows: NDArray[np.int64],  # (n,)
-        executions: NDArray[np.int64],  # (n,)
-        batch_rows: NDArray[np.int64],  # (n,)
     ) -> None:
-        is_execution = executions > 0  # its companions in the batch shared the same run
-        batch_sizes = np.where(batch_rows > 0, batch_rows, rows)[is_execution]
         sizes, indices = np.unique(batch_sizes, return_inverse=True)
-        counts = np.bincount(indices, executions[is_execution], len(sizes))
-        sums_s = [np.bincount(indices, part[is_execution], len(sizes)) for part in compute_s]
+        counts = np.bincount(indices, executions, len(sizes))
+        sums_s = [np.bincount(indices, part, len(sizes)) for part in compute_s]
         for index, size in enumerate(sizes.tolist()):
             totals = self._batches.setdefault(size, [0, 0, 0, 0])
             totals[0] += int(counts[index])

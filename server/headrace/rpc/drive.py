@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from math import inf
 
 from headrace.link.base import Link
 from headrace.slots.wait import Wait
@@ -37,6 +38,7 @@ class LoopDriver:
         self._is_scheduled = False
         self._is_woken = False
         self._timer: asyncio.TimerHandle | None = None
+        self._look_at = inf  # clock seconds at which the timer fires
 
     def step(self) -> None:
         """Step now; called when a request has just been submitted."""
@@ -71,12 +73,14 @@ class LoopDriver:
     def _look_later(self, now: float) -> None:
         """Set one timer for the earliest moment at which a step may do something new."""
         look = self._link.next_look(now)
+        if look is None or look >= self._look_at:
+            return  # an earlier timer is set; if it finds nothing to do, it sets the next
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if look is not None:
-            self._timer = self._loop.call_later(max(0.0, look - now), self._on_timer)
+        self._look_at = look
+        self._timer = self._loop.call_later(max(0.0, look - now), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
+        self._look_at = inf
         self.step()

@@ -12,6 +12,7 @@ Rules
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from headrace.errors import (
@@ -58,6 +59,10 @@ class Scheduler:
         self._lines: list[Line] = []
         self._active: dict[Line, None] = {}  # lines with queued requests, in order of need
         self._expire_at = 0.0
+        self._is_broken = False
+        self._ended: deque[Ended] = (
+            deque()
+        )  # taken out of their lanes, not yet told to their callers
 
     @property
     def is_idle(self) -> bool:
@@ -108,17 +113,15 @@ class Scheduler:
         Returns:
             True when there is more to do at once, so that the driver should not wait.
         """
-        ended: list[Ended] = []
         if not self.poller.is_idle:
             for lane in self.poller.poll_once(now):
-                self._take_out(lane, ended)
+                self._take_out(lane)
         if len(self._admission):
             for request in self._admission.retry(now):
                 self._queue(request, now)
         has_more = self._dispatch(now) if self._active else False
-        for request, outputs, error in ended:
-            self._end(request, outputs, error)
-        if self.poller.sticky is not None:
+        self._end_all()
+        if self.poller.sticky is not None and not self._is_broken:
             self._fail_device(self.poller.sticky)
         if now >= self._expire_at:
             self._expire(now)
@@ -126,10 +129,19 @@ class Scheduler:
 
     def next_look(self, now: float) -> float | None:
         """Return when to step again though nothing happens, in clock seconds; None for never."""
-        if not self._active and not len(self._admission):
-            return None
         looks = [line.batcher.next_look(now) for line in self._active]
-        return min([self._expire_at, *(look for look in looks if look is not None)])
+        if self._active or len(self._admission):
+            looks.append(self._expire_at)
+        looks.append(self.poller.next_look(now))
+        return min((look for look in looks if look is not None), default=None)
+
+    def break_down(self, error: DeviceError) -> None:
+        """Serve nothing any more: end all that is in with an error, refuse the rest, be not ready.
+
+        For what cannot be gone on from: a dead device, or a bug in a step.
+        """
+        self.poller.sticky = self.poller.sticky or error
+        self._fail_device(error)
 
     def refuse_new(self) -> None:
         """From now on refuse every request; what is in is served."""
@@ -190,13 +202,11 @@ class Scheduler:
 
     def _end_inline(self, slot: Slot, now: float) -> None:
         """The work is done already: its memory is warm in the cache, so reply at once."""
-        ended: list[Ended] = []
         for lane in self.poller.poll_slot(slot, now):
-            self._take_out(lane, ended)
-        for request, outputs, error in ended:
-            self._end(request, outputs, error)
+            self._take_out(lane)
+        self._end_all()
 
-    def _take_out(self, lane: Lane, ended: list[Ended]) -> None:
+    def _take_out(self, lane: Lane) -> None:
         """Note how each request of the lane ended, then free the lane."""
         batch, error = lane.batch, lane.error
         assert batch is not None
@@ -204,19 +214,23 @@ class Scheduler:
         timing = None if error else lane.timing()
         for index, request in enumerate(batch.requests):
             if error is not None:
-                ended.append((request, None, error))
+                self._ended.append((request, None, error))
             elif request.is_abandoned:
                 request.line.metrics.dropped("cancelled")
-                ended.append((request, None, ABANDONED))
+                self._ended.append((request, None, ABANDONED))
             else:
                 request.timing = timing
-                ended.append((request, slot.outputs(lane, index), None))
+                self._ended.append((request, slot.outputs(lane, index), None))
         if slot.state is SlotState.FAULTED:
             log.error("slot %d of %s has failed: %s", slot.index, request.line.model, error)
             for request in batch.requests:
                 request.block = None  # the device may still write into it: it is never used again
         else:
             lane.free()
+
+    def _end_all(self) -> None:
+        while self._ended:
+            self._end(*self._ended.popleft())
 
     def _end(
         self, request: Request, outputs: Sequence[Output] | None, error: Exception | None
@@ -256,13 +270,12 @@ class Scheduler:
 
     def _fail_device(self, error: DeviceError) -> None:
         """The device is dead: nothing that is in can be served any more, on any slot."""
-        ended: list[Ended] = []
+        self._is_broken = True
         for line in self._lines:
             for slot in line.pool.slots:
                 for lane in self.poller.fault(slot, error):
-                    self._take_out(lane, ended)
-        for request, outputs, failure in ended:
-            self._end(request, outputs, failure)
+                    self._take_out(lane)
+        self._end_all()
         self.drop_queued(UnavailableError(f"the device has failed: {error}"))
 
     def _fail_line(self, line: Line) -> None:

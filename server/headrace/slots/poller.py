@@ -45,6 +45,10 @@ class Poller:
         """How many slots have a lane in flight."""
         return len(self._busy)
 
+    def next_look(self, now: float) -> float | None:
+        """Return when a lane in flight may have stalled, in clock seconds; None with none."""
+        return now + self._stall_timeout_s if self._busy else None
+
     def watch(self, slot: Slot) -> None:
         """Look after a slot that has just enqueued."""
         self._busy[slot] = None
