@@ -117,5 +117,5 @@ def _array(spec: TensorSpec, shape: Shape, ptr: int, size_bytes: int) -> npt.NDA
 
 def _raw(spec: TensorSpec, array: npt.NDArray[Any]) -> tuple[Shape, memoryview | bytes]:
     if spec.datatype == "BYTES":
-        return array.shape, encode_bytes(array)
+        return array.shape, encode_bytes(array.ravel().tolist())
     return array.shape, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
