@@ -62,8 +62,8 @@ def main() -> None:
     said["alloc_host"] = answer(lambda: device.alloc_host(64))
     said["copy"] = answer(lambda: stream.copy_h2d(memory.ptr, block.ptr, 64))
     said["record"] = answer(lambda: stream.record(other))
-    for thing in (memory, block, other, event, stream, device):
-        said[f"close {type(thing).__name__}"] = answer(thing.close)
+    for index, thing in enumerate((memory, block, other, event, stream, device)):
+        said[f"close {index} {type(thing).__name__}"] = answer(thing.close)
     print(json.dumps(said))
 
 
