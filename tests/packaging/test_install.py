@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(240)
 DIGITS = REPOSITORY / "deploy" / "models" / "digits" / "1" / "model.onnx"
-OLDEST_ENGINE = "onnxruntime==1.18.0"
+OLDEST_ENGINE = "onnxruntime==1.20.0"
 
 ASK = """
 import numpy as np

@@ -36,9 +36,9 @@ def test_a_run_without_a_passed_test_fails(
     for name, text in files.items():
         (tmp_path / name).write_text(text, "utf-8")
     settings = REPOSITORY / "tests" / "gpu" / "pytest.ini"
-    command = [sys.executable, "-m", "pytest", "-c", settings, "-p", "helpers.must_run", tmp_path]
+    options = ["-c", str(settings), "-p", "helpers.must_run", str(tmp_path)]
     done = subprocess.run(
-        command,
+        [sys.executable, "-m", "pytest", *options],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": "tests", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         check=False,

@@ -11,12 +11,16 @@ LAYERS = ("device", "engines", "slots", "scheduling", "link", "rpc")
 # What everyone may import, and what of ours it may import itself.
 GROUND = {
     "errors": (),
+    "escape": (),
     "config": ("errors",),
     "metrics": ("errors",),
     "metrics_http": ("errors", "metrics"),
 }
-# Who puts the parts together may see all.
-COMPOSITION = ("app", "cli", "loader", "model", "__main__")
+# Who puts the parts together or shows them to the operator; may see all, and no layer may see it.
+COMPOSITION = (
+    *("__main__", "app", "banner", "catalog", "cli", "fronts", "life", "loader", "logging_setup"),
+    *("memory", "model", "observe", "table"),
+)
 
 
 def part_of(name: str) -> str:
