@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import click
 
 from headrace.cli.options import SettingsCommand, settings
-from headrace.config import ServerConfig, load
+from headrace.config import ServerConfig, load, unknown_variables
 from headrace.errors import ConfigError, HeadraceError
 from headrace.escape import printable
+
+log = logging.getLogger(__name__)
 
 _EPILOG = """\b
 Every flag is also a variable of the environment and a key in the TOML file
@@ -59,6 +62,8 @@ def _run(config: ServerConfig) -> int:
     from headrace.logging_setup import set_up_logging
 
     set_up_logging(config)
+    for sentence in unknown_variables(os.environ):
+        log.warning("%s", sentence)
     try:
         return run(config)
     except HeadraceError as error:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,8 @@ from headrace.config.server import OPTIONS, ServerConfig
 from headrace.errors import ConfigError
 
 CONFIG_VARIABLE: Final = "HEADRACE_CONFIG"
+_SERVICE_LINK: Final = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP)|$)")
+"""In variables that Kubernetes sets for Services; those are nobody's mistake."""
 
 
 def load(
@@ -49,6 +52,17 @@ def load(
     if model_files:
         values["model_files"] = tuple(model_files)
     return ServerConfig(**values)
+
+
+def unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence on each HEADRACE_ variable that is no setting: a misspelt one, perhaps."""
+    known = {name for option in OPTIONS for name in option.variables} | {CONFIG_VARIABLE}
+    for name in sorted(environment):
+        if name.startswith("HEADRACE_") and name not in known and not _SERVICE_LINK.search(name):
+            by_key = {each.removeprefix("HEADRACE_"): each for each in known}
+            near = get_close_matches(name.removeprefix("HEADRACE_"), by_key, n=1)
+            hint = f"; did you mean {by_key[near[0]]}?" if near else ""
+            yield f"{name} is no setting and is ignored{hint}"
 
 
 def read_file(path: Path) -> dict[str, Any]:

@@ -9,9 +9,12 @@ import socket
 import urllib.request
 from pathlib import Path
 
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tritonclient.grpc import InferenceServerClient, InferInput
 
+from headrace.metrics import STAGES
 from helpers.server import Server, serving, start
 
 MODELS = Path(__file__).parents[3] / "deploy" / "models"
@@ -119,3 +122,28 @@ def test_a_wrong_flag_ends_with_2() -> None:
     code, output = end_of(start(MODEL, "--grpc-io-threads=0"))
     assert code == 2
     assert "--grpc-io-threads: got '0', expected an integer from 1 to 64" in output
+
+
+def test_what_is_served_is_counted() -> None:
+    """Requests, rows, executions and each stage's histogram equal what the client sent."""
+    with serving("--model-repository", MODELS) as server:
+        client = InferenceServerClient(server.address)
+        tensor = InferInput("input", [3, 64], "FP32")
+        tensor.set_data_from_numpy(np.zeros((3, 64), np.float32))
+        for _ in range(5):
+            client.infer("digits", [tensor])
+        figures = server.metrics()
+        statistics = client.get_inference_statistics("digits").model_stats[0]
+        client.close()
+    # The parser gives counters the suffix that Triton's lack.
+    assert figures["nv_inference_request_success_total"] == 5
+    assert figures["nv_inference_count_total"] == 15
+    assert figures["nv_inference_exec_count_total"] == 5
+    measured = len(STAGES) - 2  # no copies on the CPU
+    assert figures["headrace_stage_seconds_count"] == 5 * measured
+    assert figures["nv_inference_request_duration_us_total"] > 0
+    assert statistics.inference_count == 15
+    assert statistics.inference_stats.success.count == 5
+    assert statistics.inference_stats.compute_infer.ns == pytest.approx(
+        figures["nv_inference_compute_infer_duration_us_total"] * 1000, rel=1e-6
+    )

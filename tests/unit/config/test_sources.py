@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.config import OPTIONS, Option, ServerConfig, load
+from headrace.config import OPTIONS, Option, ServerConfig, load, unknown_variables
 from headrace.config.kinds import Boolean, Choice, File, Many, Number, Text
 from headrace.errors import ConfigError
 
@@ -150,6 +150,26 @@ def test_variables_that_kubernetes_sets_are_explained() -> None:
     """A Service named headrace-grpc sets HEADRACE_GRPC_PORT to an address: the text says so."""
     text = fault({}, {"HEADRACE_GRPC_PORT": "tcp://10.0.0.1:8001"})
     assert "enableServiceLinks: false" in text
+
+
+def test_misspelt_variables_are_named() -> None:
+    """A variable that is no setting is told, with what was meant; Kubernetes' own are not."""
+    environment = {
+        "HEADRACE_GRPC_PROT": "1",
+        "HEADRACE_ZZZ": "1",
+        "HEADRACE_GRPC_PORT": "1",
+        "HEADRACE_SERVER_ID": "x",
+        "HEADRACE_CONFIG": "x",
+        "HEADRACE_PORT": "tcp://10.0.0.1:8001",
+        "HEADRACE_PORT_8001_TCP_ADDR": "10.0.0.1",
+        "HEADRACE_SERVICE_HOST": "10.0.0.1",
+        "HEADRACE_WEB_SERVICE_PORT_GRPC": "8001",
+        "PATH": "/bin",
+    }
+    assert list(unknown_variables(environment)) == [
+        "HEADRACE_GRPC_PROT is no setting and is ignored; did you mean HEADRACE_GRPC_PORT?",
+        "HEADRACE_ZZZ is no setting and is ignored",
+    ]
 
 
 @pytest.mark.parametrize(

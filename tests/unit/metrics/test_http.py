@@ -6,13 +6,14 @@ import http.client
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.errors import ConfigError
 from headrace.metrics import Metrics
-from headrace.metrics_http import MetricsServer
+from headrace.metrics_http import _MAX_CONNECTIONS, MetricsServer
 
 
 class State:
@@ -91,14 +92,27 @@ def test_a_failing_probe_answers_500(server: MetricsServer, state: State) -> Non
     assert get(server, "/v2/health/live")[0] == 200
 
 
-def test_silent_connections_do_not_stop_the_others(server: MetricsServer) -> None:
-    """Connections that say nothing are bounded in number, and probes are answered beside some."""
-    silent = [socket.create_connection((server.address, server.port)) for _ in range(8)]
-    try:
+def test_silent_connections_are_bounded(server: MetricsServer) -> None:
+    """Beside some that say nothing probes are answered; one too many is closed unanswered."""
+    with ExitStack() as stack:
+        for _ in range(_MAX_CONNECTIONS // 2):
+            connect(server, stack)
         assert get(server, "/v2/health/live")[0] == 200
-    finally:
-        for connection in silent:
-            connection.close()
+        for _ in range(_MAX_CONNECTIONS - _MAX_CONNECTIONS // 2):
+            connect(server, stack)
+        assert connect(server, stack).recv(1) == b""
+    assert any(is_answered(server) for _ in range(1000))
+
+
+def connect(server: MetricsServer, stack: ExitStack) -> socket.socket:
+    return stack.enter_context(socket.create_connection((server.address, server.port), timeout=10))
+
+
+def is_answered(server: MetricsServer) -> bool:
+    try:
+        return get(server, "/v2/health/live")[0] == 200
+    except (ConnectionError, http.client.HTTPException):
+        return False  # the threads of the closed connections are not through yet
 
 
 def test_a_taken_port_says_how_to_choose_another(server: MetricsServer) -> None:
