@@ -55,7 +55,9 @@ USER 10001:10001
 WORKDIR /models
 EXPOSE 8001 8002
 STOPSIGNAL SIGTERM
+# By a shell, so that it follows the port that the operator sets.
+# hadolint ignore=DL3025
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
-    CMD ["headrace-client", "health", "127.0.0.1:8001"]
+    CMD headrace-client health --url "127.0.0.1:${HEADRACE_GRPC_PORT:-8001}"
 ENTRYPOINT ["headrace"]
 CMD ["serve", "--model-repository", "/models"]

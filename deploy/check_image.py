@@ -28,7 +28,10 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 READY_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
-QUESTIONS = (["headrace-client", "models", "127.0.0.1:8001"],)
+QUESTIONS = (
+    ["headrace-client", "models"],
+    ["headrace-client", "infer", "digits", "--input", f"input={[[0.0] * 64]}"],
+)
 # What a package client of this host needs to reach its index, where the host has such settings.
 NETWORK_VARIABLES = re.compile(
     r"(PIP_(?!FIND_LINKS).*|https?_proxy|no_proxy|SSL_CERT_.*)", re.IGNORECASE
@@ -134,7 +137,7 @@ def apply(stage: Stage, keyword: str, rest: str, build_args: dict[str, str]) -> 
         case "CMD":
             stage.command = json.loads(rest)
         case "HEALTHCHECK":
-            stage.health = json.loads(rest.split("CMD", 1)[1])
+            stage.health = ["/bin/sh", "-c", rest.split("CMD ", 1)[1]]
         case "STOPSIGNAL":
             stage.stop_signal = rest
         case "LABEL" | "EXPOSE":

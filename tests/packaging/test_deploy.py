@@ -14,6 +14,7 @@ from helpers.tree import REPOSITORY
 from helpers.wheels import Environment, run
 
 pytestmark = pytest.mark.timeout(180)
+DISCARD_PORT = 9  # no server listens there
 DOCKERFILE = re.sub(r"\\\n\s*", "", (REPOSITORY / "Dockerfile").read_text("utf-8"))
 
 
@@ -52,16 +53,17 @@ def test_the_image_starts_a_command_that_exists(server_only: Environment) -> Non
     assert all(option in help_text for option in command if option.startswith("--"))
 
 
-def test_the_health_check_fails_when_nothing_answers(client_only: Environment) -> None:
-    """HEALTHCHECK is a command of the installed client, which finds no server here and says so."""
-    command = json.loads(instruction("HEALTHCHECK").split("CMD", 1)[1])
-    address = f":{ServerConfig().grpc_port}"
-    assert command[-1].endswith(address)
-    nobody = command[-1].replace(address, ":9")  # the discard port: no server of ours listens there
+def test_the_health_check_asks_the_port_that_the_server_was_given(
+    client_only: Environment,
+) -> None:
+    """HEALTHCHECK is a command of the installed client; it follows HEADRACE_GRPC_PORT."""
+    command = instruction("HEALTHCHECK").split("CMD ", 1)[1]
+    assert f":-{ServerConfig().grpc_port}}}" in command
+    asked = f"PATH={client_only.bin}:$PATH HEADRACE_GRPC_PORT={DISCARD_PORT}; {command}"
     with pytest.raises(AssertionError, match="ended with 1") as failed:
-        run(client_only.bin / command[0], *command[1:-1], nobody)
+        run("sh", "-c", asked)
     assert "Traceback" not in str(failed.value)
-    assert nobody in str(failed.value)
+    assert f"127.0.0.1:{DISCARD_PORT}" in str(failed.value).partition("\n")[2]
 
 
 def test_the_server_is_not_root() -> None:
