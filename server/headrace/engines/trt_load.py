@@ -1,0 +1,121 @@
+"""Turns a plan file into a TensorRT engine, and a failure into a text that an operator can act on.
+
+Rules
+- One load at a time in the process: making runtimes is not thread-safe, and concurrent loads have
+  deadlocked between the loader's lock and CUDA's.
+- The device is opened, and so proven, before any TensorRT object exists.
+- A plan may carry host code; it runs only when the operator allowed it.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.device.base import Device
+from headrace.engines.plan import PlanHeader
+from headrace.engines.trt_logging import ErrorTexts, make_logger, make_recorder
+from headrace.engines.trt_modules import Backend
+from headrace.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+LOAD_LOCK = threading.RLock()
+"""Held while runtimes, engines and contexts are made."""
+
+
+@dataclass(slots=True, eq=False)
+class LoadedPlan:
+    """A runtime and its engine; `close()` drops both, engine first."""
+
+    backend: Backend
+    errors: ErrorTexts  # of runtime and engine; contexts have their own
+    runtime: Any
+    engine: Any
+
+    def close(self) -> None:
+        """Free engine, then runtime; a second call does nothing."""
+        self.engine = None
+        self.runtime = None
+
+
+def load_plan(
+    backend: Backend, header: PlanHeader, device: Device, *, allow_host_code: bool
+) -> LoadedPlan:
+    """Deserialize a plan on a device.
+
+    Raises:
+        ConfigError: TensorRT refuses it; has TensorRT's first error, what the plan was built by and
+            for, and what is here.
+        DeviceError: The device is dead.
+    """
+    with LOAD_LOCK:
+        device.bind_thread()
+        trt = backend.trt
+        errors = ErrorTexts()
+        logger = make_logger(trt, header.path.name, errors)
+        if backend.can.has_plugins and not trt.init_libnvinfer_plugins(logger, ""):
+            log.warning("TensorRT's plugins cannot be registered: %s", errors.take_first())
+        runtime = trt.Runtime(logger)
+        runtime.error_recorder = make_recorder(trt, errors)
+        if allow_host_code:
+            runtime.engine_host_code_allowed = True
+        engine = _deserialize(backend, runtime, header, errors)
+        if engine is None:
+            device.check()
+            raise _refusal(backend, header, device, errors.take_first())
+        return LoadedPlan(backend, errors, runtime, engine)
+
+
+def _deserialize(backend: Backend, runtime: Any, header: PlanHeader, errors: ErrorTexts) -> Any:
+    """Hand the mapped file to TensorRT, which copies what it needs; None when it refuses."""
+    with (
+        _mapped(header) as mapped,
+        memoryview(mapped) as everything,
+        everything[header.offset_bytes :] as plan,
+    ):
+        if backend.can.has_validity and not _is_valid(backend.trt, runtime, plan, header, errors):
+            return None
+        return runtime.deserialize_cuda_engine(plan)
+
+
+def _mapped(header: PlanHeader) -> mmap.mmap:
+    try:
+        with header.path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # ValueError: it became empty
+        raise ConfigError(f"cannot be read: {error}", path=str(header.path)) from error
+
+
+def _is_valid(
+    trt: Any, runtime: Any, plan: memoryview, header: PlanHeader, errors: ErrorTexts
+) -> bool:
+    """Ask an RTX runtime before loading; it names what is wrong, where loading only fails."""
+    validity, bits = runtime.get_engine_validity(plan)
+    flags = trt.EngineInvalidityDiagnostics.__members__
+    names = ", ".join(name for name, flag in flags.items() if bits & int(flag))
+    if validity == trt.EngineValidity.INVALID:
+        reason = errors.take_first()
+        errors.add(None, f"{names}: {reason}" if names and reason else names or reason)
+        return False
+    if validity == trt.EngineValidity.SUBOPTIMAL:
+        log.warning("%s will run slower than it could here: %s", header.path, names)
+    return True
+
+
+def _refusal(backend: Backend, header: PlanHeader, device: Device, reason: str) -> ConfigError:
+    name = getattr(device, "name", "")
+    here = f"{backend.can.name} {backend.can.version} on GPU {device.index}"
+    mend = "build the plan with this TensorRT, on this GPU model"
+    if header.kind == "rtx":
+        mend = "build the plan with this TensorRT-RTX, for this GPU's compute capability"
+    elif "HostCodeAllowed" in reason:
+        mend = "it carries host code: trust it and pass --allow-host-code, or build it without"
+    return ConfigError(
+        f"{backend.can.name} refuses it ({reason or 'without giving a reason'}): it is "
+        f"{header.describe()}; here is {here}{f' ({name})' if name else ''}; {mend}",
+        path=str(header.path),
+    )
