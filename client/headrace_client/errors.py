@@ -78,7 +78,8 @@ def call_failed(error: grpc.RpcError, *, is_inference: bool) -> CallFailed:
     kind = _BY_CODE.get(error.code(), otherwise)
     # Pairs in both worlds, which their type stubs do not say.
     trailing = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
-    pushback = dict(trailing).get("grpc-retry-pushback-ms")
+    # Not dict(trailing): the asyncio kind has keys() and in older grpcio cannot be asked by them.
+    pushback = dict([*trailing]).get("grpc-retry-pushback-ms")
     return kind(error.code(), error.details() or "", pushback_s=_pushback_s(pushback))
 
 

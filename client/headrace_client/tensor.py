@@ -22,8 +22,8 @@ class Tensor:
     Args:
         data: Numbers, strings, bytes, or an array of them. For BF16: float arrays, which are
             rounded to nearest even, or uint16 arrays of the bits themselves.
-        datatype: The protocol's name, such as "BF16" or "FP32". Lists become arrays of it; an
-            array of another type is refused, never cast.
+        datatype: The protocol's name, such as "BF16" or "FP32". Lists become arrays of it where
+            every value fits; an array of another type is refused, never cast.
     """
 
     data: ArrayLike
@@ -72,7 +72,9 @@ def _with_datatype(value: TensorLike) -> tuple[Array, str]:
                 f"convert it first, with .astype({np.dtype(datatype.numpy).name!r})"
             )
         return array, value.datatype
-    return np.array(value.data, dtype=datatype.numpy), value.datatype
+    if value.datatype == "BYTES":
+        return np.array(value.data, dtype=object), "BYTES"
+    return _as_numbers(value.data, datatype), value.datatype
 
 
 def _as_array(value: ArrayLike) -> Array:
@@ -80,6 +82,20 @@ def _as_array(value: ArrayLike) -> Array:
     if array.dtype.kind in "SU" and not isinstance(value, np.ndarray):
         # numpy's fixed-width strings would cut off NUL bytes at the end of an element.
         return np.array(value, dtype=object)
+    return array
+
+
+def _as_numbers(value: ArrayLike, datatype: datatypes.Datatype) -> Array:
+    natural = np.array(value)
+    if natural.dtype.kind not in "biuf":
+        raise InvalidInput(f"the values are {natural.dtype}; expected numbers, for {datatype.name}")
+    with np.errstate(invalid="ignore", over="ignore"):
+        array = natural.astype(datatype.numpy)
+    # Floats round to the nearest; an integer that does not fit, or a part of one, is a mistake.
+    if datatype.numpy.kind in "biu" and not np.array_equal(array, natural):
+        raise InvalidInput(
+            f"not every value is one of {datatype.name}, which are whole and bounded"
+        )
     return array
 
 

@@ -73,7 +73,7 @@ def test_long_outputs_are_abridged(echo: EchoServer, capsys: Output) -> None:
         ("y=1", "model 'echo' has inputs x, s, b"),
         ("x=[1,", "Expecting value"),
         ("x=@absent.npy", "absent.npy"),
-        ('x=["a"]', "could not convert string"),
+        ('x=["a"]', "expected numbers, for FP32"),
     ],
 )
 def test_wrong_inputs(echo: EchoServer, capsys: Output, argument: str, text: str) -> None:

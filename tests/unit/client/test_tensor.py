@@ -127,7 +127,12 @@ def test_a_list_becomes_the_datatype_that_is_said(datatype: str) -> None:
         ([[1, 2], [3]], "inhomogeneous"),
         (Tensor([1], "FLOAT"), "'FLOAT' is unknown; expected one of BOOL"),
         (Tensor(np.zeros(2), "FP32"), r"float64.*FP32.*\.astype\('float32'\)"),
-        (Tensor([-1], "UINT8"), "-1 out of bounds"),
+        (Tensor([-1], "UINT8"), "not every value is one of UINT8"),
+        (Tensor([2.5], "INT32"), "not every value is one of INT32"),
+        (Tensor([float("nan")], "INT64"), "not every value is one of INT64"),
+        (Tensor([2], "BOOL"), "not every value is one of BOOL"),
+        (Tensor(["1"], "FP32"), "expected numbers, for FP32"),
+        (Tensor([2**64], "UINT64"), "expected numbers, for UINT64"),
         (Tensor(["a"], "BF16"), "expected floats, or uint16 bits"),
     ],
 )
