@@ -101,6 +101,7 @@ class _Server(ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
+    request_queue_size = _MAX_CONNECTIONS  # the default of 5 makes a burst of clients wait a second
 
     def __init__(
         self, address: str, port: int, answer: Callable[[str, str], tuple[HTTPStatus, str, bytes]]
