@@ -77,7 +77,8 @@ def random_array(datatype: str, shape: tuple[int, ...], seed: int) -> Array:
     if datatype == "BYTES":
         values = np.empty(shape, np.object_)
         for index in np.ndindex(shape):
-            values[index] = random.bytes(int(random.integers(0, 12)))
+            letters = random.choice(list("ab\0é漢"), int(random.integers(0, 12)))
+            values[index] = "".join(letters).encode()  # ONNX strings are UTF-8
         return values
     if datatype == "BOOL":
         return random.integers(0, 2, shape).astype(np.bool_)

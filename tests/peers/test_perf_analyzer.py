@@ -11,7 +11,7 @@ from helpers.environments import perf_analyzer, run
 from helpers.server import Server
 
 # Short windows, and a spread that a shared machine cannot miss: this is not a measurement.
-QUICK = ("-p", "500", "-r", "3", "-s", "95", "--concurrency-range", "1:4")
+QUICK = ("-p", "500", "-r", "10", "-s", "900", "--concurrency-range", "1:4")
 
 
 @pytest.mark.timeout(300)

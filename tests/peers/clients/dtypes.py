@@ -42,7 +42,7 @@ def arrays() -> dict[str, np.ndarray]:
     strings = [
         b"",
         b"a",
-        b"\x00\xff",
+        "\0é".encode(),
         "häuser".encode(),
         b"x" * 300,
         *(b"%d" % i for i in range(5)),
