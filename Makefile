@@ -13,6 +13,8 @@ IMAGE ?= headrace
 ENGINE ?= cpu
 
 export PYTHONASYNCIODEBUG ?= 1
+# Tests use ONNX Runtime directly too; its wheels report usage unless told not to.
+export ORT_DISABLE_TELEMETRY ?= 1
 
 .PHONY: help setup demo serve test test-peers test-gpu bench cover proto proto-check fmt lint types lock image clean
 

@@ -11,10 +11,14 @@ The only file that imports onnxruntime.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+# Before the import: its wheels for Linux report usage to their maker, and a server must not.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import onnxruntime as ort
 
