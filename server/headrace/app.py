@@ -105,7 +105,7 @@ async def _serve(config: ServerConfig) -> None:
 async def _open(config: ServerConfig, life: Life) -> AsyncIterator[_Opened]:
     """Open device → staging → models → scheduler → metrics → front door; close in reverse."""
     async with contextlib.AsyncExitStack() as stack:
-        device = open_device(config.device, config.gpus[0] if config.gpus else 0)
+        device = open_device(config.device, _gpu(config))
         stack.callback(device.close)
         blocks = BlockPool(device, config.pinned_memory_pool_bytes)
         stack.callback(blocks.close)
@@ -126,6 +126,16 @@ async def _open(config: ServerConfig, life: Life) -> AsyncIterator[_Opened]:
         stack.push_async_callback(door.close)
         await door.start()
         yield _Opened(config, device, blocks, metrics, catalog, scheduler, link, door, http)
+
+
+def _gpu(config: ServerConfig) -> int:
+    if len(config.gpus) > 1:
+        raise ConfigError(
+            f"got {','.join(map(str, config.gpus))}; one process serves one GPU: start a server "
+            "for each",
+            field="--gpus",
+        )
+    return config.gpus[0] if config.gpus else 0
 
 
 def _load_options(config: ServerConfig) -> LoadOptions:

@@ -59,10 +59,10 @@ class DeviceSettings:
     )
     gpus: tuple[int, ...] = option(
         (),
-        "Index of a GPU to use; several with commas or by giving the flag again.",
+        "Index of the GPU to use. One process serves one GPU: start a server for each.",
         low=0,
         high=1023,
-        default_text="every visible GPU",
+        default_text="0",
     )
     default_num_slots: int = option(
         0,
