@@ -75,7 +75,7 @@ def status_of(error: Exception, overload: StatusCode = StatusCode.UNAVAILABLE) -
 
 def shortened(text: str) -> str:
     """Cut a text to what every client takes."""
-    raw = text.encode("utf-8", "replace")
+    raw = text.encode("utf-8", "replace")  # a file's name may hold what is no Unicode
     if len(raw) <= MAX_TEXT_BYTES:
-        return text
+        return raw.decode()
     return raw[: MAX_TEXT_BYTES - 3].decode("utf-8", "ignore") + "..."
