@@ -42,6 +42,7 @@ class ReplyWriter:
         self._shapes: tuple[Shape, ...] = ()
         self._sizes: tuple[int, ...] = ()
         self._between: tuple[bytes, ...] = ()  # what stands before each tensor's bytes
+        self._without_id_bytes = 0  # the whole message but for the id
 
     def write(self, request_id: str, outputs: Sequence[Output]) -> bytes:
         """Return the serialized reply.
@@ -61,18 +62,14 @@ class ReplyWriter:
         parts: list[bytes | memoryview] = [self._head]
         if request_id:
             raw_id = request_id.encode()
-            parts += (delimited(ID_FIELD, len(raw_id)), raw_id)
+            prefix = delimited(ID_FIELD, len(raw_id))
+            self._check(self._without_id_bytes + len(prefix) + len(raw_id))
+            parts += (prefix, raw_id)
         for before, (_, data) in zip(self._between, wanted, strict=True):
             parts += (before, data)
         return b"".join(parts)
 
     def _encode(self, shapes: tuple[Shape, ...], sizes: tuple[int, ...]) -> None:
-        total = sum(sizes)
-        if total > self._max_bytes:
-            raise RequestError(
-                f"the reply would have {total} bytes; the limit is {self._max_bytes}: ask for "
-                "fewer outputs or a smaller batch"
-            )
         response = pb.ModelInferResponse()
         for index, shape in zip(self._outputs, shapes, strict=True):
             spec = self._served.spec.outputs[index]
@@ -84,4 +81,14 @@ class ReplyWriter:
         prefixes = [delimited(RAW_OUTPUT_CONTENTS_FIELD, size) for size in sizes]
         if prefixes:
             prefixes[0] = response.SerializeToString() + prefixes[0]
+        total_bytes = len(self._head) + sum(map(len, prefixes)) + sum(sizes)
+        self._check(total_bytes)
+        self._without_id_bytes = total_bytes
         self._shapes, self._sizes, self._between = shapes, sizes, tuple(prefixes)
+
+    def _check(self, total_bytes: int) -> None:
+        if total_bytes > self._max_bytes:
+            raise RequestError(
+                f"the reply would have {total_bytes} bytes; the limit is {self._max_bytes}: ask "
+                "for fewer outputs or a smaller batch"
+            )

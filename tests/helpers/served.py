@@ -1,0 +1,85 @@
+"""Served models for tests of the front door: real specs and layouts, an engine without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.catalog import ModelCatalog
+from headrace.engines.base import Shape, Signature
+from headrace.engines.model_config import check, complete, model_spec
+from headrace.metrics import Metrics
+from headrace.model import ServedModel, in_engine_order
+from headrace.scheduling.batcher import SingleBatcher
+from headrace.scheduling.line import Line
+from headrace.slots.pool import SlotPool
+from helpers.core_rig import AddOneContext, Rig
+from helpers.model_repository import config_of, signature_of
+
+ShapesOf = Callable[[Sequence[Shape]], tuple[Shape, ...] | None]
+
+
+class ShapeEngine:
+    """An engine that only knows shapes."""
+
+    platform = "sim"
+    is_blocking = True
+    weights_bytes = 0
+
+    def __init__(self, signature: Signature, shapes_of: ShapesOf) -> None:
+        self.signature = signature
+        self.shapes_of = shapes_of
+        self.asked: list[tuple[Shape, ...]] = []  # the engine's input shapes of every new layout
+
+    def check_inputs(self, shapes: Sequence[Shape]) -> None:
+        """Take every shape."""
+
+    def output_shapes(self, shapes: Sequence[Shape]) -> tuple[Shape, ...] | None:
+        """Ask the test."""
+        self.asked.append(tuple(shapes))
+        return self.shapes_of(shapes)
+
+    def open_context(self, stream: object) -> AddOneContext:
+        """Never called: nothing runs."""
+        raise AssertionError("this engine does not run")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def served(
+    inputs: str,
+    outputs: str,
+    config: str = "",
+    *,
+    name: str = "m",
+    version: int = 1,
+    shapes_of: ShapesOf = tuple,
+    pool: SlotPool | None = None,
+) -> ServedModel:
+    """A served model from signatures in text (`x FP32[?,4]`) and a configuration.
+
+    Args:
+        inputs: The engine's inputs.
+        outputs: The engine's outputs.
+        config: What config.pbtxt would say besides name and platform.
+        name: The model's.
+        version: The model's.
+        shapes_of: Output shapes by input shapes; the inputs' own by default.
+        pool: Its slots; one that is free by default.
+    """
+    signature = signature_of(inputs, outputs)
+    text = f'name: "{name}" platform: "onnxruntime_onnx" backend: "onnxruntime" {config}'
+    completed = complete(config_of(text), signature, auto_complete=True)
+    assert check(completed, signature) == []
+    spec = in_engine_order(model_spec(completed, signature, version))
+    metrics = Metrics().model(name, str(version))
+    line = Line(name, SingleBatcher(), pool or Rig(num_slots=1).pool, metrics, 8)
+    return ServedModel(spec, completed, ShapeEngine(signature, shapes_of), line)
+
+
+def catalog_of(*models: ServedModel) -> ModelCatalog:
+    """A catalog that serves these models."""
+    catalog = ModelCatalog()
+    for model in models:
+        catalog.add(model)
+    return catalog

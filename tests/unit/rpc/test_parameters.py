@@ -1,0 +1,113 @@
+"""Parameters: reserved names by their types, users' own by theirs, and what is not offered."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import RequestError, UnsupportedError
+from headrace.rpc.parameters import (
+    check_input_parameters,
+    check_output_parameters,
+    check_request_parameters,
+)
+from headrace_proto.v1 import inference_pb2 as pb
+
+KINDS = ("bool_param", "int64_param", "uint64_param", "string_param", "double_param")
+VALUES: dict[str, bool | int | float | str] = {
+    "bool_param": True,
+    "int64_param": -7,
+    "uint64_param": 7,
+    "string_param": "seven",
+    "double_param": 0.7,
+}
+# What Triton's clients send under reserved names: perf_analyzer, the Python and the C++ client.
+TAKEN = {
+    ("sequence_id", "int64_param"),
+    ("sequence_id", "string_param"),
+    ("sequence_start", "bool_param"),
+    ("sequence_end", "bool_param"),
+    ("priority", "uint64_param"),
+    ("priority", "int64_param"),
+    ("timeout", "int64_param"),
+    ("timeout", "uint64_param"),
+    ("triton_enable_empty_final_response", "bool_param"),
+    ("binary_data_output", "bool_param"),
+    ("headers", "string_param"),
+}
+
+
+def parameter(kind: str | None) -> pb.InferParameter:
+    return pb.InferParameter() if kind is None else pb.InferParameter(**{kind: VALUES[kind]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, None])
+@pytest.mark.parametrize("name", sorted({name for name, _ in TAKEN}))
+def test_reserved_names_have_their_types(name: str, kind: str | None) -> None:
+    """What clients send is taken; any other type is refused, with the name in the text."""
+    if (name, kind) in TAKEN:
+        check_request_parameters({name: parameter(kind)})
+    else:
+        with pytest.raises(RequestError, match=f"'{name}' .* expected"):
+            check_request_parameters({name: parameter(kind)})
+
+
+@pytest.mark.parametrize("kind", [*KINDS, None])
+def test_users_own_parameters(kind: str | None) -> None:
+    """Strings, integers, switches and floats pass; an unsigned integer and nothing do not."""
+    if kind in (None, "uint64_param"):
+        with pytest.raises(RequestError, match="parameter 'mine'"):
+            check_request_parameters({"mine": parameter(kind)})
+    else:
+        check_request_parameters({"mine": parameter(kind)})
+
+
+@given(st.text(max_size=20))
+def test_the_prefix_of_the_protocol_is_not_for_users(rest: str) -> None:
+    """A name that begins with triton_ is known or refused, never silently ignored."""
+    name = f"triton_{rest}"
+    if name != "triton_enable_empty_final_response":
+        with pytest.raises(RequestError, match="reserved"):
+            check_request_parameters({name: parameter("bool_param")})
+
+
+def test_texts_say_what_came_and_what_was_expected() -> None:
+    """Types are named as clients know them, not as protobuf's members."""
+    with pytest.raises(RequestError) as caught:
+        check_request_parameters({"sequence_id": parameter("double_param")})
+    assert str(caught.value) == (
+        "parameter 'sequence_id' has a value of type double, expected int64 or string"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["shared_memory_region", "shared_memory_byte_size", "shared_memory_offset"]
+)
+@pytest.mark.parametrize("check", [check_input_parameters, check_output_parameters])
+def test_shared_memory_is_not_offered(check: object, name: str) -> None:
+    """Each of its parameters is enough to know what is wanted, and the text says what to do."""
+    assert callable(check)
+    with pytest.raises(UnsupportedError, match=r"Client shared memory is disabled.*'x'.*send the"):
+        check("x", {name: parameter("int64_param")})
+
+
+def test_classes_are_not_offered() -> None:
+    """A classification is refused as unsupported, a wrong one as wrong."""
+    with pytest.raises(UnsupportedError, match="output 'y' is wanted as classes"):
+        check_output_parameters("y", {"classification": parameter("int64_param")})
+    with pytest.raises(RequestError, match=r"'classification' of output 'y'.*expected int64"):
+        check_output_parameters("y", {"classification": parameter("string_param")})
+
+
+def test_binary_data_changes_nothing_here() -> None:
+    """Outputs are always raw here, so what the HTTP protocol needs is only checked for its type."""
+    check_output_parameters("y", {"binary_data": parameter("bool_param")})
+    with pytest.raises(RequestError, match="'binary_data' of output 'y'"):
+        check_output_parameters("y", {"binary_data": parameter("int64_param")})
+
+
+def test_unknown_parameters_of_tensors_are_ignored() -> None:
+    """As Triton does: clients annotate tensors for their own proxies."""
+    check_input_parameters("x", {"colour": parameter("string_param")})
+    check_output_parameters("y", {"colour": parameter("string_param")})
