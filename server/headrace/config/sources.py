@@ -15,6 +15,8 @@ from headrace.config.server import OPTIONS, ServerConfig
 from headrace.errors import ConfigError
 
 CONFIG_VARIABLE: Final = "HEADRACE_CONFIG"
+CLIENT_VARIABLES: Final = frozenset({"HEADRACE_URL"})
+"""Of `headrace-client`, and no settings of the server."""
 _SERVICE_LINK: Final = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP)|$)")
 """In variables that Kubernetes sets for Services; those are nobody's mistake."""
 
@@ -56,7 +58,11 @@ def load(
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence on each HEADRACE_ variable that is no setting: a misspelt one, perhaps."""
-    known = {name for option in OPTIONS for name in option.variables} | {CONFIG_VARIABLE}
+    known = (
+        {name for option in OPTIONS for name in option.variables}
+        | {CONFIG_VARIABLE}
+        | CLIENT_VARIABLES
+    )
     for name in sorted(environment):
         if name.startswith("HEADRACE_") and name not in known and not _SERVICE_LINK.search(name):
             by_key = {each.removeprefix("HEADRACE_"): each for each in known}

@@ -73,8 +73,10 @@ class Binding:
 class ExecutionContext(Protocol):
     """Per-slot execution state; never used by two threads at once."""
 
-    def bind(self, layout: Layout, input_ptrs: Sequence[int], output_ptrs: Sequence[int]) -> Binding:
-        """Tie a layout to addresses that the engine can use; may be slow, callers keep the result.
+    def bind(
+        self, layout: Layout, input_ptrs: Sequence[int], output_ptrs: Sequence[int]
+    ) -> Binding:
+        """Tie a layout to addresses that the engine can use; may be slow, so callers keep it.
 
         Raises:
             EngineError: The engine cannot take these shapes or addresses.

@@ -25,7 +25,7 @@ import onnxruntime as ort
 from headrace.device.base import Device, Stream
 from headrace.engines.base import Binding, Layout, Shape, Signature, TensorSpec
 from headrace.engines.ort_run import FeedRun, element_type, run_bound, zero_feeds
-from headrace.errors import ConfigError, EngineError
+from headrace.errors import ConfigError, EngineError, HeadraceError
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +86,22 @@ class OrtEngine:
         self._symbols = _output_symbols(self._session)
         if self._symbols is not None and not _tells_the_truth(self._session, self, path):
             self._symbols = None
+        self._refuse_what_cannot_be_fed(path)
+
+    def _refuse_what_cannot_be_fed(self, path: Path) -> None:
+        """numpy has no bfloat16, so BF16 inputs must be bound, which needs all output shapes."""
+        specs = (*self.signature.inputs, *self.signature.outputs)
+        if self._symbols is not None and all(spec.datatype != "BYTES" for spec in specs):
+            return
+        for spec in specs:
+            if spec.datatype == "BF16":
+                raise ConfigError(
+                    "BF16 is served only in models without BYTES whose output shapes follow from "
+                    "the input shapes; give the output dimensions the inputs' names, or cast to "
+                    "FP32 in the graph",
+                    path=str(path),
+                    field=spec.name,
+                )
 
     def check_inputs(self, shapes: Sequence[Shape]) -> None:
         """Accept every shape: the model's own dimensions are checked by the front door."""
@@ -164,7 +180,7 @@ class OrtContext:
         """Run the model: computes before it returns on the CPU, enqueues on a GPU."""
         try:
             binding.prepared()
-        except EngineError:
+        except HeadraceError:
             raise
         except Exception as error:
             raise EngineError(f"ONNX Runtime failed: {first_line(error)}") from error

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from headrace.engines.base import Binding, Shape, Signature, TensorSpec
 from headrace.engines.layout import num_elements
-from headrace.errors import EngineError
+from headrace.errors import RequestError
 from headrace_proto.datatypes import DATATYPES
 from headrace_proto.tensors import decode_bytes, encode_bytes
 
@@ -106,12 +106,11 @@ def _array(spec: TensorSpec, shape: Shape, ptr: int, size_bytes: int) -> npt.NDA
         try:
             texts = [element.decode() for element in elements]
         except UnicodeDecodeError as error:
-            raise EngineError(
-                f"input {spec.name}: ONNX strings are UTF-8, and this is not"
+            raise RequestError(
+                f"input '{spec.name}' has an element that is not UTF-8 ({error.reason} at its byte "
+                f"{error.start}), which ONNX strings are; a model for raw bytes takes UINT8"
             ) from error
         return np.array(texts, dtype=object).reshape(shape)
-    if spec.datatype == "BF16":
-        raise EngineError(f"input {spec.name}: BF16 needs outputs of known shape")
     return np.frombuffer(memory, dtype=DATATYPES[spec.datatype].numpy).reshape(shape)
 
 

@@ -104,20 +104,21 @@ class InferService:
         call, writer, request_id = request.tag
         if error is None:
             assert outputs is not None
-            done_at = self._clock()
             try:
                 reply = writer.write(request_id, outputs)
             except HeadraceError as too_large:
                 error = too_large
             else:
                 call.respond(reply)
-                self._record(request, done_at)
+                self._record(request)
                 return
         if isinstance(error, EngineError | DeviceError):
             request.line.metrics.fail(None, "BACKEND")
+        elif isinstance(error, RequestError):  # found out by the run, or by the size of its reply
+            request.line.metrics.fail(None, "OTHER")
         self._fail(call, error)
 
-    def _record(self, request: Request, done_at: float) -> None:
+    def _record(self, request: Request) -> None:
         now = self._clock()
         timing = request.timing
         received_at, parsed_at, staged_at = (
@@ -127,7 +128,7 @@ class InferService:
         )
         if timing is None:
             return
-        started_at, h2d_s, execute_s, d2h_s = timing
+        started_at, h2d_s, execute_s, d2h_s, ended_at = timing
         request.line.metrics.record(
             (
                 parsed_at - received_at,
@@ -136,7 +137,7 @@ class InferService:
                 h2d_s,
                 execute_s,
                 d2h_s,
-                now - done_at,
+                now - ended_at,
                 now - received_at,
             ),
             request.rows,

@@ -211,7 +211,7 @@ class Scheduler:
         batch, error = lane.batch, lane.error
         assert batch is not None
         slot = lane.slot
-        timing = None if error else lane.timing()
+        timing = None if error else lane.timing(self._clock())
         for index, request in enumerate(batch.requests):
             if error is not None:
                 self._ended.append((request, None, error))

@@ -19,6 +19,7 @@ class Timing(NamedTuple):
     h2d_s: float
     execute_s: float
     d2h_s: float
+    ended_at: float  # clock seconds: when the work was done, or was seen to be done (a GPU's)
 
 
 class Staged(Protocol):

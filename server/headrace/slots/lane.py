@@ -95,18 +95,20 @@ class Lane:
         self.binding = None
         self.error = None
 
-    def timing(self) -> Timing:
-        """Return when and how long the batch ran; it is done."""
+    def timing(self, now: float) -> Timing:
+        """Return when and how long the batch ran; it is done, and was seen to be so at `now`."""
         if self.marks:
             begin, there, computed, back = self.marks
             elapsed = self._device.elapsed_s
             return Timing(
-                self.enqueued_at,
-                elapsed(begin, there),
-                elapsed(there, computed),
-                elapsed(computed, back),
+                started_at=self.enqueued_at,
+                h2d_s=elapsed(begin, there),
+                execute_s=elapsed(there, computed),
+                d2h_s=elapsed(computed, back),
+                ended_at=now,
             )
-        return Timing(self.started_at, nan, self.finished_at - self.started_at, nan)
+        execute_s = self.finished_at - self.started_at
+        return Timing(self.started_at, nan, execute_s, nan, self.finished_at)
 
     def close(self) -> None:
         """Free the memory and the events; the stream must be idle. A second call does nothing."""
