@@ -7,9 +7,9 @@
     │   └── TooLargeError       over a configured limit: RESOURCE_EXHAUSTED
     ├── OverloadedError         try later: UNAVAILABLE (or as configured), with retry push-back
     ├── UnavailableError        not ready, or shutting down: UNAVAILABLE
-    ├── ExpiredError            the deadline passed before the work was worth doing: DEADLINE_EXCEEDED
+    ├── ExpiredError            the deadline passed before the work started: DEADLINE_EXCEEDED
     ├── AbandonedError          the caller left: CANCELLED
-    ├── ConfigError             a wrong flag, config.pbtxt or model file: the load fails, never a request
+    ├── ConfigError             a wrong flag, config.pbtxt or model file: fails a load only
     ├── EngineError             the engine refused or failed this work: INTERNAL
     └── DeviceError             CUDA said no; `sticky` when every later call will fail too: INTERNAL
 

@@ -89,7 +89,7 @@ class OrtEngine:
         self._refuse_what_cannot_be_fed(path)
 
     def _refuse_what_cannot_be_fed(self, path: Path) -> None:
-        """numpy has no bfloat16, so BF16 inputs must be bound, which needs all output shapes."""
+        """BF16 has no numpy type, so it must be bound, which needs all output shapes."""
         specs = (*self.signature.inputs, *self.signature.outputs)
         if self._symbols is not None and all(spec.datatype != "BYTES" for spec in specs):
             return
