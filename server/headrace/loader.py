@@ -101,6 +101,7 @@ class Loader:
                 log.warning(
                     "%s: %s is set, but headrace does not honour it yet", source.name, field
                 )
+            _refuse_shape_tensors(engine, path)
             labels = read_labels(config, source.folder)
             spec = in_engine_order(model_spec(config, engine.signature, version, labels=labels))
             pool = self._open_slots(engine, spec)
@@ -207,6 +208,17 @@ class Loader:
 
 def _together(faults: list[ConfigError], source: ModelSource) -> ConfigError:
     return ConfigError("; ".join(str(fault) for fault in faults), path=str(source.folder))
+
+
+def _refuse_shape_tensors(engine: Engine, path: Path) -> None:
+    """Their values must lie in host memory while everything else is copied to the device."""
+    names = [spec.name for spec in engine.signature.inputs if spec.is_shape_tensor]
+    if names:
+        raise ConfigError(
+            f"the inputs {', '.join(names)} are shape tensors, which are not served yet; build the "
+            "engine with its shapes taken from ordinary inputs",
+            path=str(path),
+        )
 
 
 def load_all(found: Found, loader: Loader, catalog: ModelCatalog) -> int:
