@@ -354,6 +354,7 @@ class IExecutionContext(_Reporter):
         fits = len(shape) == len(low) and all(map(_within, low, shape, high))
         if self._world.refuses("set_input_shape", self._report) or not fits:
             self._report(f"Static dimension mismatch while setting {name} to {shape}")
+            self._shapes.pop(name, None)  # what it was before cannot be relied on
             return False
         self._shapes[name] = tuple(shape)
         return True
@@ -361,6 +362,7 @@ class IExecutionContext(_Reporter):
     def set_tensor_address(self, name: str, memory: int) -> bool:
         self._world.calls.append(f"address {name}")
         if self._world.refuses("set_tensor_address", self._report):
+            self._addresses.pop(name, None)
             return False
         if name not in self._engine._tensors:
             self._report(f"Given invalid tensor name: {name}")

@@ -30,6 +30,7 @@ class GpuSim(SimDevice):
     """The virtual device in the place of a GPU."""
 
     kind = "cudart"
+    compute_capability = "8.6"
 
 
 class Rig:

@@ -40,11 +40,14 @@ class TrtOptions:
         profiles: Optimization profiles to use; empty for all. `use_profiles` can narrow it later.
         specialization: RTX only: compile kernels for each new shape in the background ("lazy"),
             at once ("eager": steady latency after warm-up, and graphs may be captured), or never.
+        takes_shape_tensors: The caller binds shape tensors to host addresses and gives their values
+            to `output_shapes`; else a plan that has them is refused, since it could not be run.
     """
 
     allow_host_code: bool = False
     profiles: tuple[int, ...] = ()
     specialization: Specialization = "lazy"
+    takes_shape_tensors: bool = False
 
 
 def open_engine(path: Path, device: Device, *, options: TrtOptions | None = None) -> TrtEngine:
@@ -77,6 +80,8 @@ def _open(backend: Backend, header: PlanHeader, device: Device, options: TrtOpti
         plan = load()
         undo.callback(plan.close)
         tensors = read_tensors(backend, plan.engine)
+        if not options.takes_shape_tensors:
+            _refuse_shape_tensors(tensors)
         stream = device.open_stream()
         undo.callback(stream.close)
         spare = open_checked_contexts(
@@ -241,6 +246,16 @@ class TrtEngine:
         for each in contexts:
             undo.callback(each.close)
         return contexts
+
+
+def _refuse_shape_tensors(tensors: EngineTensors) -> None:
+    for spec in tensors.signature.inputs:
+        if spec.is_shape_tensor:
+            raise ConfigError(
+                f"input {spec.name!r} is a shape tensor (its values decide the shapes of others), "
+                "which is not served: build the plan with the values fixed, or with the sizes as "
+                "dynamic dimensions"
+            )
 
 
 def _weights_bytes(plan: LoadedPlan) -> int:

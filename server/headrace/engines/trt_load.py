@@ -107,8 +107,10 @@ def _is_valid(
 
 
 def _refusal(backend: Backend, header: PlanHeader, device: Device, reason: str) -> ConfigError:
-    name = getattr(device, "name", "")
-    here = f"{backend.can.name} {backend.can.version} on GPU {device.index}"
+    about = [getattr(device, "name", "")]
+    capability = getattr(device, "compute_capability", "")
+    about += [f"compute capability {capability}"] if capability else []
+    here = f"{backend.can.name} {backend.can.version} on GPU {device.index} ({', '.join(about)})"
     mend = "build the plan with this TensorRT, on this GPU model"
     if header.kind == "rtx":
         mend = "build the plan with this TensorRT-RTX, for this GPU's compute capability"
@@ -116,6 +118,6 @@ def _refusal(backend: Backend, header: PlanHeader, device: Device, reason: str) 
         mend = "it carries host code: trust it and pass --allow-host-code, or build it without"
     return ConfigError(
         f"{backend.can.name} refuses it ({reason or 'without giving a reason'}): it is "
-        f"{header.describe()}; here is {here}{f' ({name})' if name else ''}; {mend}",
+        f"{header.describe()}; here is {here}; {mend}",
         path=str(header.path),
     )

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from headrace.engines.layout import plan_layout
 from headrace.engines.trt import TrtEngine, TrtOptions
-from headrace.errors import DeviceError, EngineError
-from helpers.fake_plans import double_plan, fill_plan
+from headrace.errors import DeviceError, EngineError, RequestError
+from helpers.fake_plans import double_plan, fill_plan, tensor
 from helpers.trt_rig import Array, Rig, RigSlot
 
 EMPTY_PROFILE = [{"x": [[0, 4], [4, 4], [8, 4]]}]
@@ -170,6 +170,18 @@ def test_a_context_that_the_shared_engine_refuses_gets_its_own(
     close(rig, engine, slots[0])
 
 
+def test_contexts_of_a_failed_try_are_freed_before_the_next(rig: Rig) -> None:
+    """Before an engine of its own is loaded, what the shared one did give is given back."""
+    engine = rig.open(double_plan())
+    rig.world.max_contexts = 3  # two spare ones, and one of the two that a slot wants
+    freed: list[list[str]] = []
+    rig.world.on_load = lambda: freed.append(rig.world.journal.copy())
+    slot = RigSlot(rig, engine)
+    assert freed == [["context freed"]]
+    assert np.array_equal(slot.run([rows(20)])[0], 2 * rows(20))
+    close(rig, engine, slot)
+
+
 @pytest.mark.parametrize(
     "method", ["create_execution_context", "set_optimization_profile_async", "set_device_memory"]
 )
@@ -221,6 +233,22 @@ def test_a_refused_enqueue_is_an_error_and_the_next_one_is_right(
         slot.context.enqueue(lane.binding)
     assert "enqueued" not in rig.world.journal
     assert slot.stream.items == type(slot.stream.items)()
+    slot.enqueue(lane)
+    slot.stream.synchronize()
+    assert np.array_equal(lane.outputs()[0], 2 * rows(3))
+    close(rig, engine, slot)
+
+
+@pytest.mark.parametrize("method", ["set_input_shape", "set_tensor_address"])
+def test_what_was_set_before_a_refusal_is_set_again(rig: Rig, method: str) -> None:
+    """After a refusal nothing that was set is relied on, also by a lane that ran before it."""
+    engine = rig.open(double_plan())
+    slot = RigSlot(rig, engine)
+    lane, refused = slot.lane([rows(3)]), slot.lane([rows(5)])
+    slot.enqueue(lane)
+    rig.world.refusals[method] = "out of luck"
+    with pytest.raises(EngineError, match="out of luck"):
+        slot.context.enqueue(refused.binding)
     slot.enqueue(lane)
     slot.stream.synchronize()
     assert np.array_equal(lane.outputs()[0], 2 * rows(3))
@@ -329,7 +357,7 @@ def test_a_binding_that_would_go_wrong_is_refused(
 
 def test_values_of_shape_tensors_are_read_at_enqueue(rig: Rig) -> None:
     """A shape tensor lies on the host; its values, not its address, decide each run anew."""
-    engine = rig.open(fill_plan())
+    engine = rig.open(fill_plan(), options=TrtOptions(takes_shape_tensors=True))
     slot = RigSlot(rig, engine)
     x, size = np.ones(3, np.float32), np.array([2, 3], np.int64)
     lane = slot.lane([x, size], engine.output_shapes([(3,), (2,)], [size.tobytes()]))
@@ -358,6 +386,23 @@ def test_contexts_are_freed_before_their_memory_and_the_engine_last(rig: Rig) ->
     engine.close()
     slot.context.close()
     assert len(rig.world.journal) == 6
+
+
+def test_a_plan_of_fixed_shapes_sets_none(rig: Rig) -> None:
+    """Without dynamic dimensions only addresses are set, and other shapes are refused."""
+    tensors = [tensor("x", "INPUT", [2, 4]), tensor("y", "OUTPUT", [2, 4])]
+    engine = rig.open(double_plan(tensors=tensors, profiles=[], memory=[0]))
+    slot = RigSlot(rig, engine)
+    rig.world.calls.clear()
+    assert np.array_equal(slot.run([rows(2)])[0], 2 * rows(2))
+    assert rig.world.calls == ["address x", "address y"]
+    assert engine.profile_rows == (2,)
+    with pytest.raises(RequestError, match=r"'x' has shape \[3, 4\], expected \[2, 4\]"):
+        engine.check_inputs([(3, 4)])
+    slot.context.close()
+    with pytest.raises(EngineError, match="context is closed"):
+        slot.context.enqueue(slot.lanes[0].binding)
+    close(rig, engine, slot)
 
 
 def test_use_after_close_is_one_known_error(rig: Rig) -> None:

@@ -17,6 +17,7 @@ from headrace.engines.trt import TrtOptions, open_engine
 from headrace.engines.trt_load import LOAD_LOCK
 from headrace.engines.trt_modules import Backend, open_backend
 from headrace.errors import ConfigError, DeviceError
+from helpers import fake_tensorrt
 from helpers.fake_plans import double_plan, fill_plan, plan_bytes, tensor, write_plan
 from helpers.fake_tensorrt import (
     DynamicShapesKernelSpecializationStrategy,
@@ -59,11 +60,17 @@ def test_a_loaded_plan_tells_its_signature_profiles_and_memory(rig: Rig) -> None
 def test_shape_tensors_are_marked(rig: Rig) -> None:
     """An input that TensorRT reads on the host is told apart, with the range of its values."""
     rig.install()
-    engine = rig.open(fill_plan())
+    engine = rig.open(fill_plan(), options=TrtOptions(takes_shape_tensors=True))
     x, size = engine.signature.inputs
     assert (x.is_shape_tensor, size.is_shape_tensor) == (False, True)
     assert size == TensorSpec("size", "INT64", (2,), is_shape_tensor=True)
     assert str(engine.profiles[0].values[0]) == "[1..4, 1..4]"
+
+
+def test_shape_tensors_are_refused_where_nobody_passes_their_values(rig: Rig) -> None:
+    """A plan that would be ready and fail every request is refused, and the input is named."""
+    rig.install()
+    assert "input 'size' is a shape tensor" in refusal(rig, fill_plan()).reason
 
 
 @pytest.mark.parametrize(
@@ -128,7 +135,7 @@ def test_a_refused_plan_tells_the_first_error_its_origin_and_what_is_here(rig: R
     reason = refusal(rig, double_plan()).reason
     assert "tensorrt refuses it (incompatible serialization version)" in reason
     assert "built by TensorRT 11.4.0.106" in reason
-    assert "here is tensorrt 10.16.1.11 on GPU 0 (virtual device)" in reason
+    assert "here is tensorrt 10.16.1.11 on GPU 0 (virtual device, compute capability 8.6)" in reason
     assert "build the plan with this TensorRT, on this GPU model" in reason
     assert "echo" not in reason
     assert rig.world.journal == ["runtime freed"]
@@ -239,6 +246,27 @@ def test_what_cannot_be_served_is_refused_at_load(
     assert rig.world.journal[-2:] == ["engine freed", "runtime freed"]
 
 
+@pytest.mark.parametrize(
+    "method", ["create_execution_context", "set_optimization_profile_async", "get_tensor_shape"]
+)
+def test_an_engine_that_gives_no_context_is_refused_at_load(rig: Rig, method: str) -> None:
+    """What already fails on the spare contexts fails the load, with the path and the reason."""
+    rig.install()
+    rig.world.refusals[method] = "out of luck"
+    assert "out of luck" in refusal(rig, double_plan()).reason
+    assert rig.world.journal[-2:] == ["engine freed", "runtime freed"]
+
+
+def test_plugins_that_cannot_be_registered_are_only_warned_of(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Most plans need no plugin, so their absence is told and the load goes on."""
+    monkeypatch.setitem(fake_tensorrt.PUBLIC, "init_libnvinfer_plugins", lambda *_: False)
+    rig.install()
+    rig.open(double_plan())
+    assert "plugins cannot be registered" in caplog.text
+
+
 def test_a_profile_that_the_plan_lacks_is_refused(rig: Rig) -> None:
     """Asking for a profile that is not there fails the load and names the configuration's field."""
     rig.install()
@@ -264,10 +292,13 @@ def test_loads_run_one_at_a_time(rig: Rig) -> None:
     rig.install()
     could_load: list[bool] = []
 
+    def try_to_load() -> None:
+        could_load.append(LOAD_LOCK.acquire(blocking=False))
+        if could_load[-1]:
+            LOAD_LOCK.release()
+
     def try_from_another_thread() -> None:
-        thread = threading.Thread(
-            target=lambda: could_load.append(LOAD_LOCK.acquire(blocking=False))
-        )
+        thread = threading.Thread(target=try_to_load)
         thread.start()
         thread.join()
 

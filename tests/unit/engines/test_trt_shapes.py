@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +85,7 @@ def test_only_the_profiles_in_use_take_shapes(rig: Rig) -> None:
 
 def test_values_of_shape_tensors_decide(rig: Rig) -> None:
     """With shape tensors among the inputs the shapes are unknown until their values come."""
-    engine = rig.open(fill_plan())
+    engine = rig.open(fill_plan(), options=TrtOptions(takes_shape_tensors=True))
     shapes = [(3,), (2,)]
     engine.check_inputs(shapes)
     assert engine.output_shapes(shapes) is None
@@ -94,7 +96,7 @@ def test_values_of_shape_tensors_decide(rig: Rig) -> None:
 
 def test_values_outside_the_profile_are_the_callers_fault(rig: Rig) -> None:
     """Values that the plan was not built for are refused by name and range."""
-    engine = rig.open(fill_plan())
+    engine = rig.open(fill_plan(), options=TrtOptions(takes_shape_tensors=True))
     with pytest.raises(RequestError, match=r"'size' has the values \[5, 1\].*\[1..4, 1..4\]"):
         engine.output_shapes([(3,), (2,)], size(5, 1))
 
@@ -102,15 +104,28 @@ def test_values_outside_the_profile_are_the_callers_fault(rig: Rig) -> None:
 @pytest.mark.parametrize("method", ["get_tensor_shape", "set_input_shape", "set_tensor_address"])
 def test_a_refusal_is_an_error_and_not_remembered(rig: Rig, method: str) -> None:
     """Where TensorRT cannot tell, its reason is raised, and the next question is asked anew."""
-    engine = rig.open(fill_plan())
+    engine = rig.open(fill_plan(), options=TrtOptions(takes_shape_tensors=True))
     rig.world.refusals[method] = "not today"
     with pytest.raises(EngineError, match="not today"):
         engine.output_shapes([(3,), (2,)], size(2, 3))
     assert engine.output_shapes([(3,), (2,)], size(2, 3)) == ((2, 3),)
 
 
-def test_threads_that_ask_at_once_get_their_own_answers(rig: Rig) -> None:
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Let threads take turns after every few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_threads")
+def test_threads_that_ask_at_once_get_their_own_answers(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The spare context is one thread's at a time: no answer is another question's."""
+    monkeypatch.setattr(trt_shapes, "MAX_REMEMBERED", 1)
     engine = rig.open(double_plan())
     wrong: list[tuple[int, object]] = []
     start = threading.Barrier(8)
