@@ -37,6 +37,9 @@ STB_GLOBAL, STB_WEAK = 1, 2
 DT_NEEDED, DT_IGNORED = 1, 0x6000000F  # a number that no loader knows, in the range for that
 
 
+_refused: list[str] = []  # why the first wheel of this process could not be fetched
+
+
 class WheelError(Exception):
     """The wheel cannot be had: no package index, or none for this Python and machine."""
 
@@ -113,13 +116,16 @@ def _unpack_rtx(folder: Path) -> None:
 def _unpack(wheel: Wheel, folder: Path) -> None:
     download = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--retries", "2"]
     download += ["--disable-pip-version-check", "--only-binary", ":all:"]
+    if _refused:
+        raise WheelError(_refused[0])  # one refusal is enough to wait for in a run
     with tempfile.TemporaryDirectory() as temporary:
         wanted = f"{wheel.distribution}=={wheel.version}"
         ran = subprocess.run(
             [*download, "--dest", temporary, wanted], capture_output=True, text=True, check=False
         )
         if ran.returncode:
-            raise WheelError(f"{wanted} cannot be had: {ran.stderr.strip()[-300:]}")
+            _refused.append(f"{wanted} cannot be had: {ran.stderr.strip().splitlines()[-1]}")
+            raise WheelError(_refused[0])
         (found,) = Path(temporary).glob("*.whl")
         with zipfile.ZipFile(found) as archive:
             archive.extractall(folder)
