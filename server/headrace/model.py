@@ -81,7 +81,7 @@ def plan_call(
     engine.check_inputs(inner)
     outputs = engine.signature.outputs
     output_shapes = engine.output_shapes(inner)
-    if output_shapes is None or any(output.datatype == "BYTES" for output in outputs):
+    if output_shapes is None:
         return plan_layout(inner, sizes, None, ())
     output_sizes = [
         num_elements(shape) * DATATYPES[output.datatype].itemsize_bytes

@@ -112,7 +112,11 @@ class Engine(Protocol):
         """
 
     def output_shapes(self, shapes: Sequence[Shape]) -> tuple[Shape, ...] | None:
-        """Return the output shapes for these input shapes, None when only a run can tell."""
+        """Return the output shapes for these input shapes, None when only a run can tell.
+
+        With shapes the run must write every byte of every output at the addresses that it was bound
+        to; without, it leaves the outputs in the binding's results.
+        """
 
     def open_context(self, stream: Stream) -> ExecutionContext:
         """Open a context that will enqueue on `stream` and on no other."""

@@ -24,7 +24,8 @@ import onnxruntime as ort
 
 from headrace.device.base import Device, Stream
 from headrace.engines.base import Binding, Layout, Shape, Signature, TensorSpec
-from headrace.engines.ort_run import FeedRun, element_type, run_bound, zero_feeds
+from headrace.engines.ort_run import FeedRun, element_type, run_bound
+from headrace.engines.ort_shapes import find_symbols
 from headrace.errors import ConfigError, EngineError, HeadraceError
 
 log = logging.getLogger(__name__)
@@ -83,17 +84,14 @@ class OrtEngine:
             path, device, self._options, None
         )
         self.signature = _signature(self._session, path)
-        self._symbols = _output_symbols(self._session)
-        if self._symbols is not None and not _tells_the_truth(self._session, self, path):
-            self._symbols = None
+        self._symbols = find_symbols(self._session, self.signature, path)
         self._refuse_what_cannot_be_fed(path)
 
     def _refuse_what_cannot_be_fed(self, path: Path) -> None:
         """BF16 has no numpy type, so it must be bound, which needs all output shapes."""
-        specs = (*self.signature.inputs, *self.signature.outputs)
-        if self._symbols is not None and all(spec.datatype != "BYTES" for spec in specs):
+        if self._symbols is not None:
             return
-        for spec in specs:
+        for spec in (*self.signature.inputs, *self.signature.outputs):
             if spec.datatype == "BF16":
                 raise ConfigError(
                     "BF16 is served only in models without BYTES whose output shapes follow from "
@@ -107,19 +105,8 @@ class OrtEngine:
         """Accept every shape: the model's own dimensions are checked by the front door."""
 
     def output_shapes(self, shapes: Sequence[Shape]) -> tuple[Shape, ...] | None:
-        """Return the output shapes where the graph names its dimensions; else None.
-
-        A dynamic output dimension is known when an input has a dimension of the same name.
-        """
-        if self._symbols is None:
-            return None
-        known: dict[str, int] = {}
-        for names, shape in zip(self._symbols.inputs, shapes, strict=True):
-            known.update((n, d) for n, d in zip(names, shape, strict=True) if isinstance(n, str))
-        return tuple(
-            tuple(known[dim] if isinstance(dim, str) else dim for dim in dims)
-            for dims in self._symbols.outputs
-        )
+        """Return the output shapes where the graph tells them and keeps its word; else None."""
+        return None if self._symbols is None else self._symbols.output_shapes(shapes)
 
     def open_context(self, stream: Stream) -> OrtContext:
         """Open a context; on a GPU it is a session of its own on this stream."""
@@ -149,8 +136,6 @@ class OrtContext:
             self._run_options = ort.RunOptions()
             # The slot's stream and event say when the run is done; the run must not wait for it.
             self._run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
-        specs = (*signature.inputs, *signature.outputs)
-        self._has_strings = any(spec.datatype == "BYTES" for spec in specs)
 
     def bind(
         self, layout: Layout, input_ptrs: Sequence[int], output_ptrs: Sequence[int]
@@ -158,7 +143,7 @@ class OrtContext:
         """Tie the layout to addresses: device addresses on a GPU, the block's on the CPU."""
         binding = Binding(layout, tuple(input_ptrs), tuple(output_ptrs))
         session = self._open_session()
-        if layout.output_shapes is None or self._has_strings:
+        if layout.output_shapes is None:
             if self._device_type == "cuda":
                 raise EngineError(
                     "outputs whose shape only the run can tell, and BYTES, are not served on a GPU"
@@ -193,14 +178,6 @@ class OrtContext:
         if self._session is None:
             raise EngineError("the execution context is closed")
         return self._session
-
-
-@dataclass(frozen=True, slots=True)
-class _Symbols:
-    """Dimensions as the graph names them: a number, or a name that stands for one."""
-
-    inputs: tuple[tuple[int | str | None, ...], ...]
-    outputs: tuple[tuple[int | str, ...], ...]
 
 
 def open_signature(path: Path) -> Signature:
@@ -278,37 +255,3 @@ def _spec(node: Any, kind: str, path: Path) -> TensorSpec:
         )
     shape = tuple(dim if isinstance(dim, int) and dim >= 0 else None for dim in node.shape)
     return TensorSpec(node.name, datatype, shape)
-
-
-def _output_symbols(session: ort.InferenceSession) -> _Symbols | None:
-    inputs = tuple(tuple(node.shape) for node in session.get_inputs())
-    outputs = tuple(tuple(node.shape) for node in session.get_outputs())
-    known = {dim for dims in inputs for dim in dims if isinstance(dim, str)}
-    if all(dim in known or isinstance(dim, int) for dims in outputs for dim in dims):
-        return _Symbols(inputs, outputs)
-    return None
-
-
-def _tells_the_truth(session: ort.InferenceSession, engine: OrtEngine, path: Path) -> bool:
-    """Run once on zeros: are the output shapes what the graph's names promise?
-
-    Every dynamic dimension is 2, then 1: models may refuse either. A model that refuses zeros
-    altogether is believed; a run whose outputs do not fit would fail with an error, not go wrong.
-    """
-    for size in (2, 1):
-        shapes = [
-            tuple(size if dim is None else dim for dim in spec.shape)
-            for spec in engine.signature.inputs
-        ]
-        feeds = zero_feeds(engine.signature, shapes)
-        if feeds is None:
-            return True
-        try:
-            outputs = session.run(None, feeds)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it is not the names' fault
-            log.debug("%s refuses a trial run on zeros: %s", path, first_line(error))
-            continue
-        return [tuple(output.shape) for output in outputs] == list(
-            engine.output_shapes(shapes) or ()
-        )
-    return True

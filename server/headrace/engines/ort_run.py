@@ -7,7 +7,7 @@ outputs whose shape only the run can tell. Its outputs are read from the runtime
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -83,19 +83,6 @@ class FeedRun:
     def _run(self, feeds: dict[str, Any]) -> list[Any]:
         outputs: list[Any] = self._session.run(self._names, feeds)
         return outputs
-
-
-def zero_feeds(signature: Signature, shapes: Sequence[Shape]) -> dict[str, npt.NDArray[Any]] | None:
-    """Return zeros (or empty strings) for every input; None for types that numpy has not."""
-    if any(spec.datatype == "BF16" for spec in signature.inputs):
-        return None
-    feeds = {}
-    for spec, shape in zip(signature.inputs, shapes, strict=True):
-        if spec.datatype == "BYTES":
-            feeds[spec.name] = np.full(shape, "", dtype=object)
-        else:
-            feeds[spec.name] = np.zeros(shape, dtype=DATATYPES[spec.datatype].numpy)
-    return feeds
 
 
 def _array(spec: TensorSpec, shape: Shape, ptr: int, size_bytes: int) -> npt.NDArray[Any]:
