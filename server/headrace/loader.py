@@ -24,7 +24,7 @@ from headrace.engines.model_spec import ModelSpec
 from headrace.engines.repository import Found
 from headrace.errors import ConfigError, EngineError, HeadraceError
 from headrace.metrics import Metrics
-from headrace.model import ServedModel, in_engine_order, reserve_blocks, trial_layout, warm_up
+from headrace.model import ServedModel, in_engine_order, reserve_blocks, trial_layouts, warm_up
 from headrace.scheduling.batcher import SingleBatcher
 from headrace.scheduling.line import Line
 from headrace.slots.blocks import BlockPool
@@ -86,7 +86,7 @@ class Loader:
         with ExitStack() as undo:
             engine = self._open_engine(path, source)
             undo.callback(engine.close)
-            facts = self._facts(source)
+            facts = self._facts(source, engine)
             config = complete(
                 source.config,
                 engine.signature,
@@ -104,6 +104,7 @@ class Loader:
             _refuse_shape_tensors(engine, path)
             labels = read_labels(config, source.folder)
             spec = in_engine_order(model_spec(config, engine.signature, version, labels=labels))
+            engine.use_profiles(spec.profiles)
             pool = self._open_slots(engine, spec)
             undo.callback(pool.close)
             line = Line(
@@ -131,11 +132,12 @@ class Loader:
             path, self._device, OrtOptions(intra_op_threads=self._options.ort_intra_op_threads)
         )
 
-    def _facts(self, source: ModelSource) -> LoadFacts:
+    def _facts(self, source: ModelSource, engine: Engine) -> LoadFacts:
         gpus = (self._device.index,) if self._device.kind == "cudart" else ()
         return LoadFacts(
             gpus=gpus,
             num_slots=self._num_slots(),
+            profile_rows=engine.profile_rows,
             default_max_batch_size=source.default_max_batch_size,
         )
 
@@ -150,8 +152,9 @@ class Loader:
         A model on the CPU that runs shorter than a hand-over to a thread gets one slot that runs it
         on the stepping thread instead: there the hand-over would cost more than the model.
         """
-        layout = trial_layout(engine, spec)
-        if isinstance(self._device, HostDevice) and self._is_short(engine, layout, spec):
+        layouts = trial_layouts(engine)
+        self._refuse_what_never_fits(layouts, spec)
+        if isinstance(self._device, HostDevice) and self._is_short(engine, layouts[0], spec):
             stream: Stream = self._device.open_inline_stream()
             return SlotPool([self._open_slot(0, engine, stream, is_inline=True)])
         num_slots = spec.num_slots or self._num_slots()
@@ -159,27 +162,42 @@ class Loader:
         try:
             for index in range(num_slots):
                 slots.append(self._open_slot(index, engine, self._device.open_stream()))
-                self._try(slots[-1], layout, spec)
+                for layout in layouts:
+                    self._try(slots[-1], layout, spec)
         except BaseException:
             SlotPool(slots).close()
             raise
-        reserve_blocks(self._blocks, layout, num_slots * NUM_LANES, self._device)
+        for layout in layouts:
+            reserve_blocks(self._blocks, layout, num_slots * NUM_LANES, self._device)
         return SlotPool(slots)
+
+    def _refuse_what_never_fits(self, layouts: list[Layout], spec: ModelSpec) -> None:
+        for layout in layouts:
+            if not self._blocks.fits(layout.size_bytes):
+                raise ConfigError(
+                    f"a request to {spec.name} and its reply need {layout.size_bytes} bytes of "
+                    "staging memory, more than there is; raise --pinned-memory-pool-byte-size"
+                )
 
     def _open_slot(
         self, index: int, engine: Engine, stream: Stream, *, is_inline: bool = False
     ) -> Slot:
-        context = engine.open_context(stream)
-        return Slot(
-            index,
-            self._device,
-            stream,
-            context,
-            clock=self._clock,
-            num_lanes=1 if is_inline else NUM_LANES,
-            has_marks=self._device.kind == "cudart",
-            is_inline=is_inline,
-        )
+        with ExitStack() as undo:
+            undo.callback(stream.close)
+            context = engine.open_context(stream)
+            undo.callback(context.close)
+            slot = Slot(
+                index,
+                self._device,
+                stream,
+                context,
+                clock=self._clock,
+                num_lanes=1 if is_inline else NUM_LANES,
+                has_marks=self._device.kind == "cudart",
+                is_inline=is_inline,
+            )
+            undo.pop_all()
+        return slot
 
     def _is_short(self, engine: Engine, layout: Layout, spec: ModelSpec) -> bool:
         device = self._device
@@ -239,6 +257,12 @@ def load_all(found: Found, loader: Loader, catalog: ModelCatalog) -> int:
             except HeadraceError as error:
                 log.error("%s version %d is not served: %s", source.name, version, error)
                 catalog.add_failed(source.name, version, str(error))
+                num_faults += 1
+            except Exception:
+                log.exception("%s version %d is not served because of a bug", source.name, version)
+                catalog.add_failed(
+                    source.name, version, "internal error; the server's log says more"
+                )
                 num_faults += 1
     return num_faults
 

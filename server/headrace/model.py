@@ -20,6 +20,7 @@ from headrace_proto.v1 import model_config_pb2 as config_pb
 log = logging.getLogger(__name__)
 
 MAX_LAYOUTS = 512  # shapes kept ready a model
+EMPTY_ELEMENT_BYTES = 4  # a BYTES element of no bytes is its length alone
 
 
 class ServedModel:
@@ -74,20 +75,22 @@ def plan_call(
     Raises:
         RequestError: No optimization profile takes these shapes.
     """
-    inner = [
-        tensor_map.to_engine(tuple(shape))
-        for tensor_map, shape in zip(spec.input_maps, shapes, strict=True)
-    ]
+    maps = zip(spec.input_maps, shapes, strict=True)
+    inner = tuple(tensor_map.to_engine(tuple(shape)) for tensor_map, shape in maps)
     engine.check_inputs(inner)
+    return _lay_out(engine, inner, sizes)
+
+
+def _lay_out(engine: Engine, shapes: Sequence[Shape], sizes: Sequence[int]) -> Layout:
     outputs = engine.signature.outputs
-    output_shapes = engine.output_shapes(inner)
-    if output_shapes is None:
-        return plan_layout(inner, sizes, None, ())
+    output_shapes = engine.output_shapes(shapes)
+    if output_shapes is None or any(output.datatype == "BYTES" for output in outputs):
+        return plan_layout(shapes, sizes, None, ())
     output_sizes = [
         num_elements(shape) * DATATYPES[output.datatype].itemsize_bytes
         for output, shape in zip(outputs, output_shapes, strict=True)
     ]
-    return plan_layout(inner, sizes, output_shapes, output_sizes)
+    return plan_layout(shapes, sizes, output_shapes, output_sizes)
 
 
 def in_engine_order(spec: ModelSpec) -> ModelSpec:
@@ -109,14 +112,16 @@ class _Trial:
     rows: int = 1
 
 
-def trial_layout(engine: Engine, spec: ModelSpec) -> Layout:
-    """Lay out the smallest call: every dynamic dimension 1, every BYTES element empty."""
-    shapes = [tuple(1 if dim is None else dim for dim in tensor.shape) for tensor in spec.inputs]
-    sizes = [
-        num_elements(shape) * (DATATYPES[tensor.datatype].itemsize_bytes or 4)  # 4: a length of 0
-        for tensor, shape in zip(spec.inputs, shapes, strict=True)
-    ]
-    return plan_call(engine, spec, shapes, sizes)
+def trial_layouts(engine: Engine) -> list[Layout]:
+    """Lay out a call of zeros for every set of shapes to warm up with; BYTES elements are empty."""
+    layouts = []
+    for shapes in engine.trial_shapes():
+        sizes = [
+            num_elements(shape) * (DATATYPES[spec.datatype].itemsize_bytes or EMPTY_ELEMENT_BYTES)
+            for spec, shape in zip(engine.signature.inputs, shapes, strict=True)
+        ]
+        layouts.append(_lay_out(engine, shapes, sizes))
+    return layouts
 
 
 def warm_up(slot: Slot, layout: Layout, blocks: BlockPool) -> float:

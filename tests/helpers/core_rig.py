@@ -34,6 +34,7 @@ class AddOne:
     platform = "sim"
     is_blocking = False
     weights_bytes = 0
+    profile_rows: tuple[int, ...] = ()
     signature = Signature(
         (TensorSpec("x", "UINT8", (None,)),),
         (TensorSpec("y", "UINT8", (None,)),),
@@ -42,6 +43,13 @@ class AddOne:
     def __init__(self, device: SimDevice) -> None:
         self.device = device
         self.num_open_contexts = 0
+
+    def use_profiles(self, wanted: Sequence[int]) -> None:
+        """There are none."""
+
+    def trial_shapes(self) -> Sequence[tuple[Shape, ...]]:
+        """Return one small shape."""
+        return [((1,),)]
 
     def check_inputs(self, shapes: Sequence[Shape]) -> None:
         """Take every shape."""

@@ -69,6 +69,7 @@ class CudaAddOne:
     platform = "kernel"
     is_blocking = False
     weights_bytes = 0
+    profile_rows: tuple[int, ...] = ()
     signature = Signature(
         (TensorSpec("x", "UINT8", (None,)),), (TensorSpec("y", "UINT8", (None,)),)
     )
@@ -76,6 +77,13 @@ class CudaAddOne:
     def __init__(self) -> None:
         self._module = checked(driver.cuModuleLoadData(ADD_ONE))
         self.kernel = checked(driver.cuModuleGetFunction(self._module, b"add_one"))
+
+    def use_profiles(self, wanted: Sequence[int]) -> None:
+        """There are none."""
+
+    def trial_shapes(self) -> Sequence[tuple[Shape, ...]]:
+        """Return one small shape."""
+        return [((1,),)]
 
     def check_inputs(self, shapes: Sequence[Shape]) -> None:
         """Take every shape."""

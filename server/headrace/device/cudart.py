@@ -164,6 +164,7 @@ class CudartDevice:
         self.index = index
         self.name = ""  # as the driver calls it
         self.uuid = ""  # as nvidia-smi writes it
+        self.compute_capability = ""  # such as "9.0"
         self.ledger = Ledger()
         self._least_priority = self._greatest_priority = 0
         self._sticky: DeviceError | None = None
@@ -186,6 +187,7 @@ class CudartDevice:
         properties = device.call("reading the GPU's name", rt.cudaGetDeviceProperties, index)
         device.name = properties.name.split(b"\0")[0].decode()
         device.uuid = f"GPU-{UUID(bytes=bytes(properties.uuid.bytes))}"
+        device.compute_capability = f"{properties.major}.{properties.minor}"
         device._least_priority, device._greatest_priority = device.call(
             "reading the range of priorities", rt.cudaDeviceGetStreamPriorityRange
         )
@@ -232,12 +234,11 @@ class CudartDevice:
         Raises:
             DeviceError: One of them was not opened with `is_timed`, or is not done.
         """
-        assert isinstance(start, CudartEvent), "an event of another device"
-        assert isinstance(end, CudartEvent), "an event of another device"
+        assert isinstance(start, CudartEvent) and isinstance(end, CudartEvent), "other devices'"
         check_timed(start)
         check_timed(end)
         elapsed_ms = self.call("timing two events", rt.cudaEventElapsedTime, start.raw, end.raw)
-        return elapsed_ms / 1e3
+        return float(elapsed_ms) / 1e3
 
     def alloc_host(self, size_bytes: int) -> PinnedBuffer:
         """Pin host memory, for all GPUs of the process."""

@@ -103,6 +103,17 @@ class Engine(Protocol):
     platform: str  # Triton's name: "tensorrt_plan", "onnxruntime_onnx"
     is_blocking: bool  # enqueue computes on the calling thread: needs a launcher or inline run
     weights_bytes: int  # device memory that all contexts share, 0 when the engine cannot tell
+    profile_rows: tuple[int, ...]  # most rows of each optimization profile; empty without any
+
+    def use_profiles(self, wanted: Sequence[int]) -> None:
+        """Serve only these optimization profiles, all when none is named; before any context.
+
+        Raises:
+            ConfigError: There is no such profile.
+        """
+
+    def trial_shapes(self) -> Sequence[tuple[Shape, ...]]:
+        """Return shapes of all inputs to warm up with: one set for each profile in use."""
 
     def check_inputs(self, shapes: Sequence[Shape]) -> None:
         """Refuse shapes that no optimization profile takes.

@@ -69,6 +69,7 @@ class OrtEngine:
 
     platform = PLATFORM
     weights_bytes = 0  # ONNX Runtime does not tell
+    profile_rows: tuple[int, ...] = ()
 
     def __init__(self, path: Path, device: Device, options: OrtOptions | None = None) -> None:
         """Load the model.
@@ -100,6 +101,18 @@ class OrtEngine:
                     path=str(path),
                     field=spec.name,
                 )
+
+    def use_profiles(self, wanted: Sequence[int]) -> None:
+        """Do nothing: an ONNX model takes all its shapes at any time."""
+
+    def trial_shapes(self) -> Sequence[tuple[Shape, ...]]:
+        """Return the smallest shapes: every dynamic dimension 1."""
+        return [
+            tuple(
+                tuple(1 if dim is None else dim for dim in spec.shape)
+                for spec in self.signature.inputs
+            )
+        ]
 
     def check_inputs(self, shapes: Sequence[Shape]) -> None:
         """Accept every shape: the model's own dimensions are checked by the front door."""

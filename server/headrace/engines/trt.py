@@ -151,6 +151,10 @@ class TrtEngine:
             f"{len(self._tensors.profiles)} profiles in use, {num_aux} auxiliary streams a context"
         )
 
+    def trial_shapes(self) -> Sequence[tuple[Shape, ...]]:
+        """Return the optimum of every profile in use."""
+        return [tuple(each.optimum for each in profile.inputs) for profile in self.profiles]
+
     def use_profiles(self, wanted: Sequence[int]) -> None:
         """Serve only these optimization profiles; before any context is opened.
 

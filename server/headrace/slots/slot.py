@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -125,16 +126,19 @@ class Slot:
         self._stream.synchronize()
 
     def close(self) -> None:
-        """Finish the stream, then free context, lanes and stream. A second call does nothing."""
+        """Finish the stream, then free context, lanes and stream. A second call does nothing.
+
+        In this order: TensorRT wants its stream to outlive the context.
+        """
         if self.state is SlotState.CLOSED:
             return
         self.move_to(SlotState.CLOSED)
-        try:
-            self._stream.close()
-        finally:
-            self.context.close()
+        with ExitStack() as stack:  # closes in reverse, and the rest, too, when one fails
+            stack.callback(self._stream.close)
             for lane in self.lanes:
-                lane.close()
+                stack.callback(lane.close)
+            stack.callback(self.context.close)
+            stack.callback(self._stream.synchronize)
 
     def _enqueue_in_place(self, lane: Lane, batch: Batch[Any]) -> None:
         """Unified memory: the engine works on the block of the batch's only request."""
