@@ -234,10 +234,12 @@ class CudartDevice:
         Raises:
             DeviceError: One of them was not opened with `is_timed`, or is not done.
         """
-        assert isinstance(start, CudartEvent) and isinstance(end, CudartEvent), "other devices'"
-        check_timed(start)
-        check_timed(end)
-        elapsed_ms = self.call("timing two events", rt.cudaEventElapsedTime, start.raw, end.raw)
+        raw = []
+        for event in (start, end):
+            assert isinstance(event, CudartEvent), "an event of another device"
+            check_timed(event)
+            raw.append(event.raw)
+        elapsed_ms = self.call("timing two events", rt.cudaEventElapsedTime, *raw)
         return float(elapsed_ms) / 1e3
 
     def alloc_host(self, size_bytes: int) -> PinnedBuffer:
