@@ -229,11 +229,7 @@ class CudartDevice:
         return CudartEvent(self, is_timed=is_timed)
 
     def elapsed_s(self, start: Event, end: Event) -> float:
-        """Return the seconds between two timed events that are both done.
-
-        Raises:
-            DeviceError: One of them was not opened with `is_timed`, or is not done.
-        """
+        """Return the seconds between two timed events that are both done; else a DeviceError."""
         raw = []
         for event in (start, end):
             assert isinstance(event, CudartEvent), "an event of another device"
