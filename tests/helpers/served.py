@@ -15,6 +15,9 @@ from headrace.slots.pool import SlotPool
 from helpers.core_rig import AddOneContext, Rig
 from helpers.model_repository import config_of, signature_of
 
+ONNX = 'platform: "onnxruntime_onnx" backend: "onnxruntime"'
+TENSORRT = 'platform: "tensorrt_plan" backend: "tensorrt"'  # which has shape tensors
+
 ShapesOf = Callable[[Sequence[Shape]], tuple[Shape, ...] | None]
 
 
@@ -24,11 +27,19 @@ class ShapeEngine:
     platform = "sim"
     is_blocking = True
     weights_bytes = 0
+    profile_rows: tuple[int, ...] = ()
 
     def __init__(self, signature: Signature, shapes_of: ShapesOf) -> None:
         self.signature = signature
         self.shapes_of = shapes_of
         self.asked: list[tuple[Shape, ...]] = []  # the engine's input shapes of every new layout
+
+    def use_profiles(self, wanted: Sequence[int]) -> None:
+        """There are none."""
+
+    def trial_shapes(self) -> Sequence[tuple[Shape, ...]]:
+        """Never warmed up."""
+        return ()
 
     def check_inputs(self, shapes: Sequence[Shape]) -> None:
         """Take every shape."""
@@ -68,9 +79,9 @@ def served(
         pool: Its slots; one that is free by default.
     """
     signature = signature_of(inputs, outputs)
-    text = f'name: "{name}" platform: "onnxruntime_onnx" backend: "onnxruntime" {config}'
+    text = f'name: "{name}" {TENSORRT if "!" in inputs else ONNX} {config}'
     completed = complete(config_of(text), signature, auto_complete=True)
-    assert check(completed, signature) == []
+    assert [str(fault) for fault in check(completed, signature)] == []
     spec = in_engine_order(model_spec(completed, signature, version))
     metrics = Metrics().model(name, str(version))
     line = Line(name, SingleBatcher(), pool or Rig(num_slots=1).pool, metrics, 8)
