@@ -105,17 +105,16 @@ class InferService:
         if error is None:
             assert outputs is not None
             try:
-                reply = writer.write(request_id, outputs)
-            except HeadraceError as too_large:
-                error = too_large
+                call.respond(writer.write(request_id, outputs))
+            except Exception as failure:  # noqa: BLE001 -- whatever it is, the call gets an answer
+                error = failure
             else:
-                call.respond(reply)
                 self._record(request)
                 return
         if isinstance(error, EngineError | DeviceError):
             request.line.metrics.fail(None, "BACKEND")
-        elif isinstance(error, RequestError):  # found out by the run, or by the size of its reply
-            request.line.metrics.fail(None, "OTHER")
+        elif isinstance(error, RequestError) or not isinstance(error, HeadraceError):
+            request.line.metrics.fail(None, "OTHER")  # found out by the run or by its reply; a bug
         self._fail(call, error)
 
     def _record(self, request: Request) -> None:
