@@ -77,7 +77,7 @@ class RawHttp2:
         self.answers: dict[int, Answer] = {}
         self.goaway: int | None = None
         self.closed = False
-        self._credit = True
+        self.is_broken = False
         config = h2.config.H2Configuration(
             client_side=True, header_encoding="utf-8", validate_outbound_headers=False
         )
@@ -101,11 +101,14 @@ class RawHttp2:
 
     def flush(self) -> None:
         """Sends what the state machine has queued."""
-        self.socket.sendall(self.h2.data_to_send())
+        self.send_raw(self.h2.data_to_send())
 
     def send_raw(self, data: bytes) -> None:
-        """Sends bytes past the state machine."""
-        self.socket.sendall(data)
+        """Sends bytes past the state machine; marks the connection when nobody takes them."""
+        try:
+            self.socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            self.is_broken = True  # what the server said before it hung up can still be read
 
     def open(
         self,
@@ -153,8 +156,9 @@ class RawHttp2:
             self.flush()
 
     def reset(self, stream: int, code: int = int(h2.errors.ErrorCodes.CANCEL)) -> None:
-        """Cancels a stream as gRPC clients do."""
-        self.h2.reset_stream(stream, code)
+        """Cancels a stream as gRPC clients do; one that has ended is left alone."""
+        with contextlib.suppress(h2.exceptions.StreamClosedError):
+            self.h2.reset_stream(stream, code)
         self.flush()
 
     def pump(self) -> None:
@@ -170,11 +174,10 @@ class RawHttp2:
             return
         for event in self.h2.receive_data(data):
             self._take(event)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.flush()
+        self.flush()
 
     def wait(self, stream: int) -> Answer:
-        """The whole answer of a stream; TimeoutError when it does not end in time."""
+        """The whole answer of a stream; what there is of it when the server says GOAWAY."""
         until = time.monotonic() + self.timeout_s
         answer = self.answers[stream]
         while not answer.ended and self.goaway is None:

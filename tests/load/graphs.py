@@ -104,6 +104,16 @@ class Net:
         """(batch, channels, height, width) → (batch, channels)."""
         return self._add("Flatten", [self._add("GlobalAveragePool", [source])])
 
+    def squares(self, source: str, num_in: int, side: int, times: int) -> str:
+        """(batch, num_in) → (batch, side), by way of `times` products of side x side matrices."""
+        grown = self._add("MatMul", [source, self._normal((num_in, side * side), num_in, 1.0)])
+        self._weights.append(numpy_helper.from_array(np.array([-1, side, side]), "square"))
+        last = self._add("Reshape", [grown, "square"])
+        factor = self._normal((side, side), side, 1.0)
+        for _ in range(times):
+            last = self._add("MatMul", [last, factor])
+        return self._add("ReduceMean", [last], axes=[1], keepdims=0)
+
     def model(
         self, last: str, input_type: int, input_dims: Sequence[int], num_out: int
     ) -> onnx.ModelProto:

@@ -170,6 +170,12 @@ def _resnet50(name: str, *, half: bool, uint8: bool) -> onnx.ModelProto:
     return net.model(out, _input_type(net, uint8), IMAGE, 1000)
 
 
+def _slow() -> onnx.ModelProto:
+    net = Net("slow")
+    out = net.dense(net.squares("x", 4, 384, 12), 384, 4)
+    return net.model(out, TensorProto.FLOAT, (4,), 4)
+
+
 # Sizes that services see: a row of features, an image in bytes, in floats, a full HD frame.
 _SIZED: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("identity_64b", "FP32", (16,)),
@@ -200,7 +206,8 @@ def _networks(*, uint8: bool) -> Iterator[LoadModel]:
 
 
 _PAIR = LoadModel("pair", "FP32", (4,), _pair, 8)
-_MODELS = (*_identities(), _PAIR, *_networks(uint8=False), *_networks(uint8=True))
+_SLOW = LoadModel("slow", "FP32", (4,), _slow, 8)  # 1.4 billion operations for 16 bytes
+_MODELS = (*_identities(), _PAIR, _SLOW, *_networks(uint8=False), *_networks(uint8=True))
 CATALOGUE = {model.name: model for model in _MODELS}
 SMALL = tuple(name for name in CATALOGUE if not name.startswith("resnet50"))  # 100 MB each left out
 

@@ -25,7 +25,7 @@ def test_small_models_run(repository: Path, name: str) -> None:
     assert [port.shape[0] for port in inputs] == ["batch"] * len(inputs)
 
 
-@pytest.mark.parametrize("name", ["mlp", "mlp_u8", "conv", "conv_u8"])
+@pytest.mark.parametrize("name", ["mlp", "mlp_u8", "conv", "conv_u8", "slow"])
 def test_answers_differ_by_row(repository: Path, name: str) -> None:
     """A network's answer is finite and depends on its input, so a swapped row cannot hide."""
     y = expected(repository, name, CATALOGUE[name].sample(3))
