@@ -215,7 +215,9 @@ def _make_door(
         link,
         infer=infer,
         admin=AdminService(catalog, server_id=config.server_id, is_stopping=life.is_stopping),
-        health=HealthService(catalog, is_stopping=life.is_stopping),
+        health=HealthService(
+            catalog, is_welcome=life.is_serving, is_stopping=life.is_stopping
+        ),
         wait=choose_wait(config.poller_wait, device.kind),
         clock=clock,
     )

@@ -6,6 +6,7 @@ ModelInfer goes through a generic handler without (de)serializers, so that the m
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from headrace.rpc.infer import InferService
 from headrace.rpc.reflection import enable_reflection
 from headrace.rpc.status import NO_RETRY, Status, status_of
 from headrace_proto.service import METHODS, SERVICE, Method
+
+log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 NO_DEADLINE_S = 1e9  # grpcio says "none" as about 9e18 seconds in places
@@ -95,6 +98,7 @@ class GrpcioFront:
             else:
                 self.port = server.add_secure_port(address, credentials)
         except RuntimeError as error:
+            await server.stop(None)  # or its end would be reported as forgotten
             raise ConfigError(
                 f"cannot listen on {address}: {error}; is another server on that port?",
                 field="--grpc-port",
@@ -149,7 +153,9 @@ def _unary(method: Method, answer: Callable[[Any], Any]) -> grpc.RpcMethodHandle
     async def serve(request: Any, context: Context) -> Any:
         try:
             return answer(request)
-        except HeadraceError as error:
+        except Exception as error:
+            if not isinstance(error, HeadraceError):
+                log.exception("%s failed because of a bug", method.name)
             await _abort(context, status_of(error))
 
     return grpc.unary_unary_rpc_method_handler(

@@ -25,8 +25,18 @@ SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 class HealthService:
     """Check and Watch."""
 
-    def __init__(self, catalog: Catalog, *, is_stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self, catalog: Catalog, *, is_welcome: Callable[[], bool], is_stopping: Callable[[], bool]
+    ) -> None:
+        """Answer from the catalog.
+
+        Args:
+            catalog: All models.
+            is_welcome: New traffic is; when not, nothing is SERVING, though it may be served still.
+            is_stopping: Watchers are let go of: an open stream would hold the server up.
+        """
         self._catalog = catalog
+        self._is_welcome = is_welcome
         self._is_stopping = is_stopping
 
     def status(self, service: str) -> int:
@@ -40,7 +50,7 @@ class HealthService:
                 return SERVICE_UNKNOWN
             except (RequestError, UnavailableError):
                 is_up = False
-        return SERVING if is_up and not self._is_stopping() else NOT_SERVING
+        return SERVING if is_up and self._is_welcome() else NOT_SERVING
 
     def handler(self) -> grpc.GenericRpcHandler:
         """Return the handlers for a grpc.aio server."""
@@ -71,8 +81,11 @@ class HealthService:
     ) -> AsyncIterator[Any]:
         last: int | None = None
         while True:
+            is_last = self._is_stopping()  # before the status, so that the last one tells of it
             status = self.status(request.service)
             if status != last:
                 yield health_pb2.HealthCheckResponse(status=status)
                 last = status
+            if is_last:
+                return
             await asyncio.sleep(WATCH_EVERY_S)
