@@ -19,7 +19,7 @@ from headrace.device.base import Device
 from headrace.engines.repository import find_models
 from headrace.errors import ConfigError
 from headrace.fronts import FrontDoor, joined
-from headrace.life import Life, Phase
+from headrace.life import EXIT_CUT_SHORT, Life, Phase
 from headrace.link.local import LocalLink
 from headrace.loader import Loader, LoadOptions, load_all
 from headrace.memory import keep_large_blocks
@@ -92,13 +92,16 @@ async def _serve(config: ServerConfig) -> None:
             life.phase = Phase.SERVING
             _announce(opened)
         await life.stop_asked.wait()
-        await life.end(
+        is_finished = await life.end(
             opened.door,
             opened.link,
             lame_duck_s=config.lame_duck_s,
             grace_s=config.exit_timeout_s,
             clock=clock,
         )
+        if not is_finished:
+            await opened.door.close()
+            life.exit_now(EXIT_CUT_SHORT)  # closing slots would wait for the work in them
 
 
 @contextlib.asynccontextmanager
@@ -112,7 +115,8 @@ async def _open(config: ServerConfig, life: Life) -> AsyncIterator[_Opened]:
         metrics = Metrics()
         catalog = ModelCatalog(strict_readiness=config.strict_readiness)
         stack.callback(catalog.close)
-        _load(config, Loader(device, blocks, metrics, _load_options(config), clock=clock), catalog)
+        loader = Loader(device, blocks, metrics, _load_options(config), clock=clock)
+        await asyncio.to_thread(_load, config, device, loader, catalog)  # signals are heard
         scheduler = _open_scheduler(config, blocks, catalog)
         link = LocalLink(scheduler)
         stack.callback(link.close)
@@ -148,7 +152,8 @@ def _load_options(config: ServerConfig) -> LoadOptions:
     )
 
 
-def _load(config: ServerConfig, loader: Loader, catalog: ModelCatalog) -> None:
+def _load(config: ServerConfig, device: Device, loader: Loader, catalog: ModelCatalog) -> None:
+    device.bind_thread()
     num_faults = load_all(
         find_models(
             config.model_repository,
@@ -215,9 +220,7 @@ def _make_door(
         link,
         infer=infer,
         admin=AdminService(catalog, server_id=config.server_id, is_stopping=life.is_stopping),
-        health=HealthService(
-            catalog, is_welcome=life.is_serving, is_stopping=life.is_stopping
-        ),
+        health=HealthService(catalog, is_welcome=life.is_serving, is_stopping=life.is_stopping),
         wait=choose_wait(config.poller_wait, device.kind),
         clock=clock,
     )

@@ -14,7 +14,8 @@ from headrace.link.base import Link
 
 log = logging.getLogger(__name__)
 
-EXIT_AT_ONCE = 1  # what a second signal ends the process with
+EXIT_STOPPED = 0
+EXIT_CUT_SHORT = 1  # a second signal came, or the grace was not enough
 DRAIN_LOOK_S = 0.005
 LAST_REPLIES_S = 0.1  # for replies that are written when the grace is over
 
@@ -39,9 +40,16 @@ class Door(Protocol):
 class Life:
     """The phase of this process, and the wish to end it."""
 
-    def __init__(self) -> None:
+    def __init__(self, exit_now: Callable[[int], None] = os._exit) -> None:
+        """Begin.
+
+        Args:
+            exit_now: Ends the process without any clean-up: threads may be inside an engine, where
+                nothing can stop them and nothing may be closed under them.
+        """
         self.phase = Phase.LOADING
         self.stop_asked = asyncio.Event()
+        self._exit_now = exit_now
 
     def is_serving(self) -> bool:
         """Whether new traffic is welcome: what readiness says of the server itself."""
@@ -52,12 +60,22 @@ class Life:
         return self.phase >= Phase.DRAINING
 
     def on_signal(self) -> None:
-        """The first signal asks for the end; the second ends the process at once."""
+        """The first signal asks for the end; the second ends the process at once.
+
+        While models load there is nothing to finish, and the first is enough.
+        """
         if self.stop_asked.is_set():
             log.warning("second signal: exiting at once")
-            sys.stderr.flush()
-            os._exit(EXIT_AT_ONCE)
+            self.exit_now(EXIT_CUT_SHORT)
         self.stop_asked.set()
+        if self.phase is Phase.LOADING:
+            log.info("told to stop while loading: nothing is served yet")
+            self.exit_now(EXIT_STOPPED)
+
+    def exit_now(self, code: int) -> None:
+        """End the process here, with what was logged written out."""
+        sys.stderr.flush()
+        self._exit_now(code)
 
     async def end(
         self,
@@ -67,8 +85,12 @@ class Life:
         lame_duck_s: float,
         grace_s: float,
         clock: Callable[[], float],
-    ) -> None:
-        """Lame duck, then refuse what is new and finish what is in, within `grace_s`."""
+    ) -> bool:
+        """Lame duck, then refuse what is new and finish what is in, within `grace_s`.
+
+        Returns:
+            Whether everything was finished. If not, an engine is still at work.
+        """
         self.phase = Phase.LAME_DUCK
         if lame_duck_s:
             log.info("not ready any more; serving for another %g s", lame_duck_s)
@@ -79,8 +101,10 @@ class Life:
         give_up_at = clock() + grace_s
         while not link.is_idle and clock() < give_up_at:  # noqa: ASYNC110 -- a thread may step it
             await asyncio.sleep(DRAIN_LOOK_S)
-        if not link.is_idle:
-            log.warning("requests were still in flight after %g s", grace_s)
+        is_finished = link.is_idle
+        if not is_finished:
+            log.warning("requests were still in flight after %g s: they are lost", grace_s)
         await door.drain(max(LAST_REPLIES_S, give_up_at - clock()))
         self.phase = Phase.CLOSED
         log.info("closed")
+        return is_finished
