@@ -95,6 +95,7 @@ class FrontDoor:
             clock=self._clock,
         )
         self._device.on_progress = driver.wake_threadsafe
+        self._device.bind_thread()  # the loop's thread steps the core
         options = GrpcioOptions(
             joined(self._config.grpc_address, self._config.grpc_port),
             channel_options(self._config),
@@ -134,6 +135,7 @@ class FrontDoor:
             self._wait,
             nap_s=config.nap_us / 1e6,
             clock=self._clock,
+            bind_thread=self._device.bind_thread,
         )
         self._device.on_progress = self._native.on_progress
         self._native.start()

@@ -89,8 +89,11 @@ class NativeFront:
         *,
         nap_s: float,
         clock: Callable[[], float],
+        bind_thread: Callable[[], None],
     ) -> None:
         """Bind the port.
+
+        `bind_thread` is called once on the thread that will step the core.
 
         Raises:
             ConfigError: The address cannot be bound.
@@ -100,6 +103,7 @@ class NativeFront:
         self._wait = wait
         self._nap_s = nap_s
         self._clock = clock
+        self._bind_thread = bind_thread
         self._max_unsent_bytes = options.max_unsent_bytes
         self.calls: dict[int, _NativeCall] = {}
         self.answered_bytes = 0
@@ -153,6 +157,7 @@ class NativeFront:
             pass
 
     def _run(self) -> None:
+        self._bind_thread()
         receive = self.native.recv_batch_details
         timeout_ms: int | None = None
         while (events := receive(MAX_EVENTS, timeout_ms)) is not None:
