@@ -37,7 +37,7 @@ serve: setup  ## serve MODELS (deploy/models) in the foreground until Ctrl-C
 
 test: lint types proto-check demo  ## format, lint, types, generated code, the demo, and every test but the GPU's
 	$(PY) -m pytest tests/unit tests/contract
-	$(PY) -m pytest tests/service tests/peers tests/packaging
+	$(PY) -m pytest tests/service tests/load tests/peers tests/packaging
 
 test-peers: setup  ## unmodified clients of others, each in an environment of its own
 	$(PY) -m pytest tests/peers
