@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 from cuda.bindings import driver
 
@@ -62,7 +63,8 @@ def main() -> None:
     said["alloc_host"] = answer(lambda: device.alloc_host(64))
     said["copy"] = answer(lambda: stream.copy_h2d(memory.ptr, block.ptr, 64))
     said["record"] = answer(lambda: stream.record(other))
-    for index, thing in enumerate((memory, block, other, event, stream, device)):
+    opened: tuple[Any, ...] = (memory, block, other, event, stream, device)
+    for index, thing in enumerate(opened):
         said[f"close {index} {type(thing).__name__}"] = answer(thing.close)
     print(json.dumps(said))
 
