@@ -78,10 +78,11 @@ def plan_call(
     maps = zip(spec.input_maps, shapes, strict=True)
     inner = tuple(tensor_map.to_engine(tuple(shape)) for tensor_map, shape in maps)
     engine.check_inputs(inner)
-    return _lay_out(engine, inner, sizes)
+    return lay_out(engine, inner, sizes)
 
 
-def _lay_out(engine: Engine, shapes: Sequence[Shape], sizes: Sequence[int]) -> Layout:
+def lay_out(engine: Engine, shapes: Sequence[Shape], sizes: Sequence[int]) -> Layout:
+    """Lay out a call in the engine's own shapes; outputs get their places where they are known."""
     outputs = engine.signature.outputs
     output_shapes = engine.output_shapes(shapes)
     if output_shapes is None or any(output.datatype == "BYTES" for output in outputs):
@@ -120,7 +121,7 @@ def trial_layouts(engine: Engine) -> list[Layout]:
             num_elements(shape) * (DATATYPES[spec.datatype].itemsize_bytes or EMPTY_ELEMENT_BYTES)
             for spec, shape in zip(engine.signature.inputs, shapes, strict=True)
         ]
-        layouts.append(_lay_out(engine, shapes, sizes))
+        layouts.append(lay_out(engine, shapes, sizes))
     return layouts
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from headrace.engines.base import Layout, Shape
 from headrace.slots.blocks import Block
+
+if TYPE_CHECKING:
+    from headrace.slots.lane import Lane
 
 Output = tuple[Shape, memoryview | bytes]
 
@@ -20,6 +23,24 @@ class Timing(NamedTuple):
     execute_s: float
     d2h_s: float
     ended_at: float  # clock seconds: when the work was done, or was seen to be done (a GPU's)
+
+
+class Placed(Timing):
+    """A timing with its place: which lane it was, and when the device took the batch up.
+
+    Only slots with an anchor make these (`slots/anchor.py`).
+    """
+
+    lane: Lane
+    begun_at: float  # clock seconds
+
+    @classmethod
+    def of(cls, timing: Timing, lane: Lane, begun_at: float) -> Self:
+        """Add the place to a timing."""
+        placed = cls(*timing)
+        placed.lane = lane
+        placed.begun_at = begun_at
+        return placed
 
 
 class Staged(Protocol):

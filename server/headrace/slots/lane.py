@@ -96,7 +96,15 @@ class Lane:
         self.error = None
 
     def timing(self, now: float) -> Timing:
-        """Return when and how long the batch ran; it is done, and was seen to be so at `now`."""
+        """Return when and how long the batch ran; it is done, and was seen to be so at `now`.
+
+        It is a `Placed` where the slot has an anchor.
+        """
+        timing = self._measured(now)
+        anchor = self.slot.anchor
+        return timing if anchor is None else anchor.place(self, timing, now)
+
+    def _measured(self, now: float) -> Timing:
         if self.marks:
             begin, there, computed, back = self.marks
             elapsed = self._device.elapsed_s

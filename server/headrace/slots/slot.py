@@ -18,6 +18,7 @@ from typing import Any
 from headrace.device.base import Device, DevicePtr, HostPtr, Stream
 from headrace.engines.base import Binding, ExecutionContext
 from headrace.errors import DeviceError
+from headrace.slots.anchor import Anchor
 from headrace.slots.batch import Batch, Output
 from headrace.slots.lane import Lane
 from headrace.slots.state import SLOT_STEPS, LaneState, SlotState
@@ -47,6 +48,7 @@ class Slot:
         self.is_inline = is_inline  # the stream computes within `enqueue`: nothing to wait for
         self.state = SlotState.OPEN
         self.in_flight: deque[Lane] = deque()  # in stream order: the first is done first
+        self.anchor: Anchor | None = None  # while somebody wants to know when the device worked
         self._device = device
         self._stream = stream
         self._clock = clock
