@@ -30,10 +30,10 @@ setup: .venv/.stamp  ## .venv with headrace, its client and every tool; nothing 
 	@sh tools/setup-proto.sh
 
 demo: setup  ## start a server on the demo models, send real inputs, print the answers, stop it
-	PYTHONASYNCIODEBUG=0 $(PY) deploy/demo/run.py
+	PYTHONASYNCIODEBUG= $(PY) deploy/demo/run.py
 
 serve: setup  ## serve MODELS (deploy/models) in the foreground until Ctrl-C
-	PYTHONASYNCIODEBUG=0 .venv/bin/headrace serve --model-repository $(MODELS)
+	PYTHONASYNCIODEBUG= .venv/bin/headrace serve --model-repository $(MODELS)
 
 test: lint types proto-check demo  ## format, lint, types, generated code, the demo, and every test but the GPU's
 	$(PY) -m pytest tests/unit tests/contract
@@ -46,7 +46,7 @@ test-gpu:  ## tests/gpu with the python3 at hand (no .venv); fails when no test 
 	PYTHONPATH=proto:server:client:tests python3 -m pytest -c tests/gpu/pytest.ini -p helpers.must_run tests/gpu
 
 bench: setup  ## throughput, latency and CPU of each transport and model, beside bare echoes
-	PYTHONASYNCIODEBUG=0 PYTHONPATH=tests $(PY) -m load.bench
+	PYTHONASYNCIODEBUG= PYTHONPATH=tests $(PY) -m load.bench
 
 cover: setup  ## branch coverage of unit, contract and service tests; fails below the floor
 	$(PY) -m coverage run -m pytest -p no:cov --timeout=120 tests/unit tests/contract tests/service && $(PY) -m coverage combine --quiet && $(PY) -m coverage report

@@ -23,6 +23,8 @@ from helpers import process_tree
 TRANSPORTS = ("grpcio", "native")
 HEADRACE = Path(sys.executable).with_name("headrace")
 _READY = re.compile(r"^headrace ready: grpc=(\S+) metrics=(\S+)\s*$")
+# asyncio's debug mode costs as much as all the rest; any text switches it on, "0" as well.
+NO_DEBUG = {"PYTHONASYNCIODEBUG": ""}
 START_S = 60.0  # warm-up of every model on a machine that does other things too
 STOP_S = 40.0  # the server's own grace is 30
 
@@ -168,6 +170,6 @@ class ServerPool:
         """The server with these arguments; asyncio's debug mode is off, for it costs a third."""
         key = tuple(map(str, arguments))
         if key not in self._running:
-            context = serving(*arguments, env={"PYTHONASYNCIODEBUG": "0"})
+            context = serving(*arguments, env=NO_DEBUG)
             self._running[key] = self._stack.enter_context(context)
         return self._running[key]

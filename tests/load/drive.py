@@ -16,6 +16,7 @@ import numpy as np
 
 from helpers import process_tree
 from helpers.raw_http2 import INFER, frame
+from helpers.server import NO_DEBUG
 from load.targets import Target
 from load.work import H2LOAD, Figures, Work, is_right, request
 
@@ -87,7 +88,7 @@ def _grpc_client(target: Target, work: Work, num_reply_bytes: int, seconds: floa
         stdout=subprocess.PIPE,
         check=True,
         timeout=seconds + SPARE_S,
-        env={**os.environ, "PYTHONASYNCIODEBUG": "0"},
+        env={**os.environ, **NO_DEBUG},
     )
     cpu_s = process_tree.cpu_s(target.pid) - before_s
     seen = json.loads(done.stdout)

@@ -27,7 +27,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from helpers.messages import infer, tensor
 from helpers.raw_http2 import INFER
-from helpers.server import TRANSPORTS, Server, serving
+from helpers.server import NO_DEBUG, TRANSPORTS, Server, serving
 from load.models import DTYPES, write_repository
 
 MODELS = ("identity_uint8", "identity_fp32", "identity_int64", "identity_bool", "identity_bytes")
@@ -164,7 +164,8 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         repository = write_repository(Path(folder), [f"identity_{name.lower()}" for name in DTYPES])
         for transport in chosen.transport:
-            with serving("--model-repository", repository, "--transport", transport) as server:
+            options = ("--model-repository", repository, "--transport", transport)
+            with serving(*options, env=NO_DEBUG) as server:
                 run = soak(
                     server.address, seconds=chosen.seconds, clients=chosen.clients, seed=chosen.seed
                 )

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.server import serving
+from helpers.server import NO_DEBUG, serving
 from load.work import Work
 
 FLOORS = ("grpcio echo", "native echo", "grpcio parse", "grpcio ort", "native ort")
@@ -48,7 +48,7 @@ def floor(name: str, repository: Path) -> Iterator[Target]:
     """A bare server."""
     process = subprocess.Popen(
         [sys.executable, "-m", "load.floors", name, str(repository)],
-        env={**os.environ, **KEEP_LARGE_BLOCKS, "PYTHONASYNCIODEBUG": "0"},
+        env={**os.environ, **KEEP_LARGE_BLOCKS, **NO_DEBUG},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -66,7 +66,7 @@ def floor(name: str, repository: Path) -> Iterator[Target]:
 def headrace(name: str, repository: Path) -> Iterator[Target]:
     """Headrace with the options of its name."""
     arguments: tuple[str | Path, ...] = ("--model-repository", repository, *HEADRACE[name])
-    with serving(*arguments, env={"PYTHONASYNCIODEBUG": "0"}) as server:
+    with serving(*arguments, env=NO_DEBUG) as server:
         yield Target(name, server.address, server.pid)
 
 

@@ -19,7 +19,7 @@ from h2.settings import SettingCodes
 
 from helpers.messages import GOOD
 from helpers.raw_http2 import INFER, RawHttp2, frame
-from helpers.server import Server, serving
+from helpers.server import NO_DEBUG, Server, serving
 from load.soak import leftovers
 
 pytestmark = [pytest.mark.native, pytest.mark.timeout(60)]
@@ -33,7 +33,7 @@ GROWTH_BYTES = 40e6
 @pytest.fixture(scope="module")
 def native(load_repository: Path) -> Iterator[Server]:
     arguments = ("--model-repository", load_repository, "--transport", "native")
-    with serving(*arguments, env={"PYTHONASYNCIODEBUG": "0"}) as server:
+    with serving(*arguments, env=NO_DEBUG) as server:
         yield server
 
 

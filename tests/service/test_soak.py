@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.server import serving
+from helpers.server import NO_DEBUG, serving
 from load.soak import ALLOWED, CANCEL, DEADLINE, PLAIN, leftovers, soak
 
 # `make test` has to end; `python -m load.soak` takes the whole minute.
@@ -19,7 +19,7 @@ SECONDS = float(os.environ.get("SOAK_SECONDS", "20"))
 def test_soak(transport: str, load_repository: Path) -> None:
     """32 clients, random sizes, cancels and deadlines: no wrong answer, no leak, no hang."""
     arguments = ("--model-repository", load_repository, "--transport", transport)
-    with serving(*arguments, env={"PYTHONASYNCIODEBUG": "0"}) as server:
+    with serving(*arguments, env=NO_DEBUG) as server:
         tally = asyncio.run(soak(server.address, seconds=SECONDS))
         assert tally.faults == []
         assert leftovers(server) == {}
