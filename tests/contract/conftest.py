@@ -2,4 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("helpers.device_contract", "helpers.device_rig")
+pytest.register_assert_rewrite(
+    "helpers.device_contract", "helpers.device_rig", "helpers.graph_contract"
+)

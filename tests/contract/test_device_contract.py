@@ -8,6 +8,7 @@ import pytest
 
 from helpers.device_contract import AsyncContract, DeviceContract, ProgressContract
 from helpers.device_rig import HostRig, InlineRig, Rig, SimRig
+from helpers.graph_contract import GraphContract
 
 
 class TestHost(AsyncContract, ProgressContract):
@@ -28,7 +29,7 @@ class TestHostInline(DeviceContract):
             yield rig
 
 
-class TestSim(AsyncContract, ProgressContract):
+class TestSim(AsyncContract, ProgressContract, GraphContract):
     """The virtual device, as a stand-in for a GPU."""
 
     @pytest.fixture
@@ -37,7 +38,7 @@ class TestSim(AsyncContract, ProgressContract):
             yield rig
 
 
-class TestSimUnified(AsyncContract, ProgressContract):
+class TestSimUnified(AsyncContract, ProgressContract, GraphContract):
     """The virtual device, as a stand-in for the host."""
 
     @pytest.fixture

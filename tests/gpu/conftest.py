@@ -8,7 +8,7 @@ import pytest
 
 from helpers.device_rig import Rig
 
-pytest.register_assert_rewrite("helpers.device_contract")
+pytest.register_assert_rewrite("helpers.device_contract", "helpers.graph_contract")
 
 
 @pytest.fixture

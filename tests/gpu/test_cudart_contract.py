@@ -6,11 +6,12 @@ import pytest
 
 from helpers.device_contract import AsyncContract
 from helpers.device_rig import Rig
+from helpers.graph_contract import GraphContract
 
 pytestmark = pytest.mark.gpu
 
 
-class TestCudart(AsyncContract):
+class TestCudart(AsyncContract, GraphContract):
     """GPU 0; the fixture is in conftest.py."""
 
     def test_progress_can_only_be_polled_for(self, rig: Rig) -> None:

@@ -12,7 +12,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NewType, Protocol
+from typing import NewType, Protocol, runtime_checkable
 
 StreamHandle = NewType("StreamHandle", int)
 EventHandle = NewType("EventHandle", int)
@@ -86,6 +86,32 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """Finish what is enqueued, then destroy the stream; a second call does nothing."""
+
+
+class Graph(Protocol):
+    """Work that was captured from a stream; it is launched as a whole, on that stream only."""
+
+    def launch(self) -> None:
+        """Enqueue all of it behind what is on the stream, with the addresses of its capture."""
+
+    def close(self) -> None:
+        """Destroy the graph; a second call does nothing. It must not be in flight."""
+
+
+@runtime_checkable
+class CapturableStream(Stream, Protocol):
+    """A stream whose work can be captured in a graph; not every device has it."""
+
+    def capture(self, work: Callable[[], None]) -> Graph:
+        """Let `work` enqueue without running what it enqueues, and return that as a graph.
+
+        The stream must be idle, and `work` must have run on it before: what it sets up on its first
+        run cannot be captured. Whatever fails, the stream is as usable afterwards as before.
+
+        Raises:
+            DeviceError: The work cannot be captured, or nothing came of it.
+            Exception: Whatever `work` raised.
+        """
 
 
 class Device(Protocol):

@@ -20,6 +20,7 @@ from cuda.bindings import runtime as rt
 
 from headrace.device.base import DevicePtr, Event, HostPtr, StreamHandle
 from headrace.device.cudart_errors import NO_GPU, device_error
+from headrace.device.cudart_graph import CudartGraph, capture
 from headrace.device.cudart_memory import DeviceMemory, PinnedBuffer, pinning
 from headrace.device.event_rules import NEVER_RECORDED, check_timed
 from headrace.device.ledger import Ledger, seal
@@ -31,6 +32,7 @@ _SUCCESS = rt.cudaError_t.cudaSuccess
 _NOT_READY = rt.cudaError_t.cudaErrorNotReady
 _H2D = rt.cudaMemcpyKind.cudaMemcpyHostToDevice
 _D2H = rt.cudaMemcpyKind.cudaMemcpyDeviceToHost
+_METHODS = ("copy_h2d", "copy_d2h", "launch", "capture", "record", "synchronize")
 _memcpy_async = rt.cudaMemcpyAsync
 _event_record = rt.cudaEventRecord
 _event_query = rt.cudaEventQuery
@@ -129,6 +131,10 @@ class CudartStream:
         """Call `work`, which enqueues by itself."""
         work()
 
+    def capture(self, work: Callable[[], None]) -> CudartGraph:
+        """Return what `work` enqueues as a graph; see `CapturableStream`."""
+        return capture(rt, self._device, self, work)
+
     def record(self, event: Event) -> None:
         """Record the event behind all the work enqueued so far."""
         assert isinstance(event, CudartEvent), "an event of another device"
@@ -148,7 +154,7 @@ class CudartStream:
             self._is_closed = True
             self._device.ledger.strike(self.name)
             # Sealed first: the binding takes a dead handle, and None for the default stream.
-            seal(self, self.name, ("copy_h2d", "copy_d2h", "launch", "record", "synchronize"))
+            seal(self, self.name, _METHODS)
             self._device.release("draining a stream", rt.cudaStreamSynchronize, self.raw)
             self._device.release("closing a stream", rt.cudaStreamDestroy, self.raw)
 
@@ -254,8 +260,7 @@ class CudartDevice:
         self.bind_thread()
         status, address = rt.cudaMalloc(max(size_bytes, 1))
         if status is not _SUCCESS:
-            free_bytes, total_bytes = self.memory_info()
-            room = f"{free_bytes} of {total_bytes} bytes are free"
+            room = "{} of {} bytes are free".format(*self.memory_info())
             raise self.fault(status, f"allocating {size_bytes} bytes of device memory ({room})")
         free = partial(self.release, "freeing device memory", rt.cudaFree)
         return DeviceMemory(address, size_bytes, free, self.ledger)
@@ -287,10 +292,7 @@ class CudartDevice:
             raise self._sticky
 
     def close(self) -> None:
-        """Close the device; names what was not closed before it in the log.
-
-        The context stays: other libraries of the process may use it.
-        """
+        """Close the device, naming what is open in the log; its context stays, for others."""
         if self._probe is not None:
             self._probe.close()
             self._probe = None

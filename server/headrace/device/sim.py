@@ -57,6 +57,7 @@ class SimDevice:
         self.launch_s = launch_s
         self.now = 0.0  # seconds
         self.launch_trap: Trap[tuple[Exception, bool]] = Trap()
+        self.capture_trap: Trap[Exception] = Trap()
         self._ledger = Ledger()
         self.memory = SimMemory(
             {"host": total_host_bytes, "device": total_bytes}, self._ledger, is_unified=is_unified
@@ -125,6 +126,10 @@ class SimDevice:
             is_refused: Raised by `launch` itself, as on a GPU; then nothing is enqueued.
         """
         self.launch_trap.lay((error, is_refused), after=after)
+
+    def fail_capture(self, error: Exception, *, after: int = 0) -> None:
+        """Let one capture raise, after so many that do not."""
+        self.capture_trap.lay(error, after=after)
 
     def fail_alloc(self, *, after: int = 0) -> None:
         """Let one allocation, of either place, find no memory, after so many that do."""

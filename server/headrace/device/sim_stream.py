@@ -4,6 +4,7 @@ Rules
 - An item starts when it was enqueued and the one before it has ended, whichever is later, and takes
   effect when it ends: a copy reads its source and writes its destination only then.
 - What a launch raises is kept and given to the next event, as on the host device.
+- What a launch itself puts on its stream takes effect at once: its turn has come.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from headrace.device.sim_memory import Place
 if TYPE_CHECKING:
     from headrace.device.sim import SimDevice
 
-_METHODS = ("copy_h2d", "copy_d2h", "launch", "record", "synchronize")
+_METHODS = ("copy_h2d", "copy_d2h", "launch", "capture", "record", "synchronize")
 
 
 class SimEvent(FlagEvent):
@@ -49,6 +50,25 @@ class SimItem:
     run: Callable[[], None]  # its effect, all of it at the end
 
 
+class SimGraph:
+    """Stands for a captured graph: launches the work anew, with whatever addresses it has kept."""
+
+    def __init__(self, stream: SimStream, ledger: Ledger, work: Callable[[], None]) -> None:
+        self.name = ledger.enter("graph")
+        self._stream = stream
+        self._ledger = ledger
+        self._work = work
+
+    def launch(self) -> None:
+        """Enqueue it behind what is on the stream."""
+        self._stream.launch(self._work)
+
+    def close(self) -> None:
+        """Close the graph; a second call does nothing."""
+        self._ledger.strike(self.name)
+        seal(self, self.name, ["launch"])
+
+
 class SimStream:
     """An in-order list of items; `SimDevice` decides when the next one ends."""
 
@@ -60,6 +80,7 @@ class SimStream:
         self._device = device
         self._ledger = ledger
         self._last_end_s = 0.0
+        self._is_running = False  # a launch, at this moment
         self._error: BaseException | None = None
         self._is_closed = False
 
@@ -94,6 +115,14 @@ class SimStream:
             work = partial(_fail, error)
         self._enqueue(self._device.launch_s, partial(self._run_work, work))
 
+    def capture(self, work: Callable[[], None]) -> SimGraph:
+        """Return the work as a graph; it does not run now."""
+        assert not self.items, f"{self.name} is captured while it is busy"
+        error = self._device.capture_trap.passed()
+        if error is not None:
+            raise error
+        return SimGraph(self, self._ledger, work)
+
     def record(self, event: Event) -> None:
         """Record the event behind all the work enqueued so far."""
         assert isinstance(event, SimEvent), "an event of another device"
@@ -126,16 +155,22 @@ class SimStream:
 
     def _enqueue(self, duration_s: float, run: Callable[[], None]) -> None:
         self._device.check()
+        if self._is_running:
+            run()
+            return
         number = self._device.next_number()
         self.items.append(SimItem(number, self._device.now, duration_s, run))
 
     def _run_work(self, work: Callable[[], None]) -> None:
+        outer, self._is_running = self._is_running, True
         try:
             work()
         except AssertionError:
             raise  # a bug of ours ends the test, not the event
         except Exception as raised:  # noqa: BLE001 - the event carries it, of any kind
             self._error = self._error or raised
+        finally:
+            self._is_running = outer
 
     def _finish(self, event: SimEvent, ticket: int) -> None:
         error, self._error = self._error, None

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 rt: Any = pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
 
-SOURCE = Path(headrace.device.__file__).with_name("cudart.py").read_text("utf-8")
+FOLDER = Path(headrace.device.__file__).parent
+SOURCE = "".join((FOLDER / name).read_text("utf-8") for name in ("cudart.py", "cudart_graph.py"))
 
 
 @pytest.fixture
@@ -125,6 +126,13 @@ def test_set_up_fails_with_the_drivers_answer(
         ("cudaDeviceGetStreamPriorityRange", ()),
         ("cudaEventElapsedTime", (8, 16)),
         ("cudaStreamQuery", (8,)),
+        ("cudaStreamEndCapture", (8,)),
+        ("cudaGraphInstantiate", (8, 0)),
+        ("cudaGraphGetNodes", (8,)),
+        ("cudaGraphUpload", (8, 8)),
+        ("cudaGraphLaunch", (8, 8)),
+        ("cudaGraphExecDestroy", (8,)),
+        ("cudaGraphDestroy", (8,)),
     ],
 )
 def test_set_up_calls_take_these_arguments(
