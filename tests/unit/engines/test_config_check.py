@@ -162,6 +162,20 @@ def faults_of(
             "input[0].dims",
             "[-1, 8, 8], but the model has [-1, 64]",
         ),
+        (
+            ONNX + 'input { name: "x" dims: [ 3, 64 ] }',
+            FIXED,
+            CPU,
+            "input[0].dims",
+            "[3, 64], but the model has [2, 64]",
+        ),
+        (
+            ONNX + 'input { name: "x" dims: 2 }',
+            signature_of("x FP32[]", "y FP32[]"),
+            CPU,
+            "input[0].dims",
+            "[2], but the model has []",
+        ),
         (ONNX + "max_batch_size: 4", FIXED, CPU, "max_batch_size", "no batch dimension"),
         (PLAN + "max_batch_size: 17", DYNAMIC, ONE_GPU, "max_batch_size", "takes 16 rows at most"),
         (PLAN + "max_batch_size: 3", FIXED, ONE_GPU, "max_batch_size", "takes 2 rows at most"),
@@ -260,6 +274,13 @@ def faults_of(
         ),
         # dynamic batching
         (
+            ONNX + "dynamic_batching { preferred_batch_size: 0 }",
+            DYNAMIC,
+            CPU,
+            "dynamic_batching.preferred_batch_size[0]",
+            "0 is not between 1",
+        ),
+        (
             ONNX + "dynamic_batching { preferred_batch_size: [ 4, 5 ] }",
             DYNAMIC,
             CPU,
@@ -273,15 +294,18 @@ def faults_of(
             "dynamic_batching.default_priority_level",
             "0 is not between 1 and priority_levels, 2",
         ),
-        (
-            ONNX
-            + "dynamic_batching { priority_levels: 1 default_priority_level: 1 "
-            + "priority_queue_policy { key: 2 } }",
-            DYNAMIC,
-            CPU,
-            "dynamic_batching.priority_queue_policy[2]",
-            "no such level",
-        ),
+        *[
+            (
+                ONNX
+                + "dynamic_batching { priority_levels: 1 default_priority_level: 1 "
+                + f"priority_queue_policy {{ key: {level} }} }}",
+                DYNAMIC,
+                CPU,
+                f"dynamic_batching.priority_queue_policy[{level}]",
+                "no such level",
+            )
+            for level in (0, 2)
+        ],
         (
             ONNX
             + "dynamic_batching { priority_levels: 2 default_priority_level: 1 "
@@ -315,6 +339,15 @@ def test_a_fault_has_a_field_and_a_reason(
         (ONNX, signature_of("x FP32[]", "y FP32[]"), CPU),
         (ONNX + "instance_group { kind: KIND_GPU }", DYNAMIC, LoadFacts()),
         (ONNX + "instance_group { count: 2 kind: KIND_CPU }", DYNAMIC, CPU),
+        (ONNX + "dynamic_batching { priority_queue_policy { key: 2 } }", DYNAMIC, CPU),
+        (ONNX + "dynamic_batching { preserve_ordering: true }", DYNAMIC, CPU),
+        (
+            ONNX
+            + "dynamic_batching { priority_levels: 2 default_priority_level: 2 "
+            + "priority_queue_policy { key: 2 } }",
+            DYNAMIC,
+            CPU,
+        ),
         (PLAN, DYNAMIC, ONE_GPU),
         (PLAN, SHAPED, ONE_GPU),
         (PLAN + "max_batch_size: 2", FIXED, ONE_GPU),

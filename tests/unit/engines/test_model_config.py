@@ -164,6 +164,24 @@ def test_a_shape_tensor_gives_its_first_value_to_the_batch() -> None:
     assert config.input[1].is_shape_tensor
     assert list(config.input[1].dims) == [2]
     assert not check(config, signature, facts=LoadFacts(profile_rows=(8,)))
+    single = completed(PLAN, signature_of("x FP32[2,3] !s INT32[3]", "y FP32[2,3]"))
+    assert (single.max_batch_size, list(single.input[1].dims)) == (0, [3])
+
+
+@pytest.mark.parametrize(("values", "max_batch_size"), [(2, 8), (3, 0)])
+def test_a_shape_tensor_s_dims_tell_of_a_batch_too(values: int, max_batch_size: int) -> None:
+    """One value less than the engine has leaves the batch size out."""
+    signature = signature_of("x FP32[?,3] !s INT32[3]", "y FP32[?,3]")
+    text = PLAN + f'input {{ name: "x" }} input {{ name: "s" dims: {values} }}'
+    config = completed(text, signature, LoadFacts(profile_rows=(8,)))
+    assert config.max_batch_size == max_batch_size
+
+
+def test_a_shape_tensor_of_any_length_tells_nothing_of_a_batch() -> None:
+    """Then the engine decides."""
+    signature = signature_of("x FP32[?,3] !s INT32[?]", "y FP32[?,3]")
+    text = PLAN + 'input { name: "x" } input { name: "s" dims: 2 }'
+    assert completed(text, signature, LoadFacts(profile_rows=(8,))).max_batch_size == 8
 
 
 @pytest.mark.parametrize(
@@ -206,6 +224,7 @@ def test_the_configuration_that_is_given_is_not_changed() -> None:
         ("", None, 'name: "m" count: 3'),
         ("instance_group { count: 2 }", (), 'name: "m_0" kind: KIND_CPU count: 2'),
         ("instance_group { gpus: 1 }", (0, 1), 'name: "m_0" kind: KIND_GPU count: 3 gpus: 1'),
+        ("instance_group { gpus: 0 }", (0,), 'name: "m_0" kind: KIND_GPU count: 3 gpus: 0'),
         ("instance_group { gpus: 2 }", (0, 1), 'name: "m_0" kind: KIND_CPU count: 3 gpus: 2'),
         ("instance_group { kind: KIND_GPU }", (0,), 'name: "m_0" kind: KIND_GPU count: 3 gpus: 0'),
         ("instance_group { kind: KIND_CPU }", (0,), 'name: "m_0" kind: KIND_CPU count: 3'),

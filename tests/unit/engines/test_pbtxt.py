@@ -70,6 +70,9 @@ def test_reads_what_triton_s_own_messages_read() -> None:
             "version_policy.all",
             "latest",
         ),
+        ('input { name: "x" dims: [ 1, 2, x ] }', "1:33", "input[0].dims", "x"),
+        ("input { dims: [ 1 ] dim: 2 }", "1:21", "input[0].dim", "did you mean dims?"),
+        ("input { }\ninput: 3", "2:8", "input[1]", "Expected"),
         ('name: "abc', "1:7", "name", "quote"),
         ("}", "1:1", None, "Expected"),
         ("instance_group { }\ninstance_group { count: x }", "2:25", "instance_group[1].count", "x"),
@@ -93,6 +96,12 @@ def test_an_error_names_file_line_field_and_reason(
     assert fault.field == (field or fault.field)
     assert reason in fault.reason
     assert "\n" not in str(fault)
+
+
+@pytest.mark.parametrize("text", ["max_batch_size: x", "max_batch_size: x\n# more"])
+def test_a_reason_is_said_once(text: str) -> None:
+    """Without protobuf's own place and its copy of the source line."""
+    assert failing(text).reason == "line 1, column 17: Couldn't parse integer: x"
 
 
 def test_comments_and_strings_do_not_mislead_about_the_place() -> None:

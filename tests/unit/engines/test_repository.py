@@ -226,6 +226,14 @@ def test_a_name_in_two_repositories_is_served_by_neither(tmp_path: Path) -> None
     assert str(tmp_path / "two" / "same") in reason
 
 
+def test_faults_of_equal_names_come_in_the_names_order(tmp_path: Path) -> None:
+    """Not in the order in which repositories were given."""
+    for place, model in (("one", "b"), ("two", "a"), ("three", "a"), ("three", "b")):
+        write_model(tmp_path / place, model)
+    found = find_models([tmp_path / place for place in ("one", "two", "three")])
+    assert list(found.wrong) == ["a", "b"]
+
+
 def test_a_wrong_model_still_holds_its_name(tmp_path: Path) -> None:
     """A fault in one of two equal names does not let the other one through."""
     write_model(tmp_path / "one", "same")
@@ -261,13 +269,14 @@ def test_odd_entries_of_a_repository(tmp_path: Path) -> None:
     """Files are noted, hidden entries passed over, links to nothing and loops are faults."""
     write_model(tmp_path, "m")
     (tmp_path / "README.md").write_text("")
+    (tmp_path / "link.md").symlink_to("README.md")
     (tmp_path / ".hidden").mkdir()
     (tmp_path / "gone").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
     found = find_models([tmp_path])
     assert names(found) == ["m"]
     assert [Path(str(fault.path)).name for fault in found.faults] == ["gone", "loop"]
-    assert [Path(note.split(":")[0]).name for note in found.notes] == ["README.md"]
+    assert [Path(note.split(":")[0]).name for note in found.notes] == ["README.md", "link.md"]
 
 
 @pytest.mark.parametrize("name", ["a..b", "a\nb", "back\\slash", "esc\x1b[31m", b"caf\xe9"])

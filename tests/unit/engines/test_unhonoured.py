@@ -55,8 +55,15 @@ from helpers.model_repository import config_of
         ("response_cache { enable: false }", []),
         ('model_warmup { name: "w" batch_size: 1 } model_warmup { name: "v" }', ["model_warmup"]),
         (
-            "optimization { priority: PRIORITY_MAX cuda { graphs: true } eager_batching: true }",
-            ["optimization.priority", "optimization.cuda.graphs", "optimization.eager_batching"],
+            "optimization { priority: PRIORITY_MAX eager_batching: true cuda { graphs: true "
+            "busy_wait_events: true graph_spec { batch_size: 1 graph_lower_bound {batch_size: 1} } "
+            "} }",
+            [
+                "optimization.priority",
+                "optimization.cuda.busy_wait_events",
+                "optimization.cuda.graph_spec[0].graph_lower_bound.batch_size",
+                "optimization.eager_batching",
+            ],
         ),
         ("optimization { input_pinned_memory { enable: true } cuda { } }", []),
         (
