@@ -196,7 +196,7 @@ def _open_http(
         metrics,
         is_live=lambda: scheduler.sticky is None,
         is_ready=lambda: life.is_serving() and catalog.is_ready,
-        address=config.metrics_address,
+        address=config.metrics_address.strip("[]"),  # as people write IPv6
         port=config.metrics_port,
     )
     http.open()

@@ -20,6 +20,7 @@ from headrace.rpc.drive import LoopDriver
 from headrace.rpc.grpcio_front import GrpcioFront, GrpcioOptions
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import InferService
+from headrace.rpc.tls import server_credentials
 from headrace.slots.wait import Wait
 
 if TYPE_CHECKING:
@@ -184,13 +185,18 @@ def channel_options(config: ServerConfig) -> list[tuple[str, Any]]:
 
 
 def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
-    """Return TLS credentials from the files, None for plain text."""
+    """Return TLS credentials from the files, None for plain text.
+
+    Raises:
+        ConfigError: A file does not hold what its flag says.
+    """
     if not config.uses_tls:
         return None
     assert config.grpc_server_key is not None
     assert config.grpc_server_cert is not None
-    pair = (config.grpc_server_key.read_bytes(), config.grpc_server_cert.read_bytes())
-    root = config.grpc_root_cert.read_bytes() if config.grpc_root_cert is not None else None
-    return grpc.ssl_server_credentials(
-        [pair], root_certificates=root, require_client_auth=config.grpc_use_ssl_mutual
+    return server_credentials(
+        config.grpc_server_cert,
+        config.grpc_server_key,
+        config.grpc_root_cert,
+        wants_client=config.grpc_use_ssl_mutual,
     )
