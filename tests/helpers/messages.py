@@ -110,3 +110,22 @@ def one(datatype: str, shape: Sequence[int], raw: bytes | None = None, **content
 
 
 GOOD = pair()
+
+
+# Requests that look odd and are right: each is answered as if it were GOOD.
+ODD = {
+    "sequence parameters for a model without state": pair(
+        parameters={"sequence_id": 7, "sequence_start": True, "sequence_end": True}
+    ),
+    "a sequence named by a string": pair(parameters={"sequence_id": "one"}),
+    "a priority as uint64": pair(parameters={"priority": (3).to_bytes(8, "little")}),
+    "a timeout of an hour": pair(parameters={"timeout": 3_600_000_000}),
+    "what the C++ client sends": pair(parameters={"triton_enable_empty_final_response": True}),
+    "parameters of the user": pair(parameters={"text": "t", "whole": -1, "flag": False}),
+    "parameters of an input": pair([a(parameters={"binary_data_size": 16}), b()]),
+    "inputs in another order": pair([b(), a()], [B, A]),
+    "the version by number": pair(version="1"),
+    "an id of 10,000 letters": pair(request_id="i" * 10_000),
+    "fields nobody knows": pair() + b"\xfa\x3e\x03abc",
+    "the name twice, the last one counts": b"\x0a\x07nothing" + pair(),
+}

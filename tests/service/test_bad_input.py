@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from helpers.bad_request import SERVICE, Bad
 from helpers.bad_requests import BAD_REQUESTS
-from helpers.messages import GOOD
+from helpers.messages import GOOD, ODD
 from helpers.server import Server
 
 INFER = f"{SERVICE}ModelInfer"
@@ -56,6 +56,14 @@ def test_wrong_request(channel: grpc.Channel, bad: Bad) -> None:
     assert (code, bad.text in text) == (bad.code, True), text
     assert len(text.encode()) <= MAX_TEXT_BYTES
     assert_serves(channel)
+
+
+@pytest.mark.parametrize("message", ODD.values(), ids=ODD)
+def test_odd_but_right(channel: grpc.Channel, message: bytes) -> None:
+    """What looks odd and is allowed is answered."""
+    reply = pb.ModelInferResponse.FromString(start(channel, INFER, message).result())
+    by_name = dict(zip((one.name for one in reply.outputs), reply.raw_output_contents, strict=True))
+    assert by_name == {"p": bytes(16), "q": bytes(8)}
 
 
 def test_texts_hold_no_secrets(channel: grpc.Channel) -> None:
