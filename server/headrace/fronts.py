@@ -15,6 +15,7 @@ from headrace.config import ServerConfig
 from headrace.device.base import Device
 from headrace.errors import ConfigError
 from headrace.link.base import Link
+from headrace.naps import end_naps_in_time
 from headrace.rpc.admin import AdminService
 from headrace.rpc.drive import LoopDriver
 from headrace.rpc.grpcio_front import GrpcioFront, GrpcioOptions
@@ -96,7 +97,7 @@ class FrontDoor:
             clock=self._clock,
         )
         self._device.on_progress = driver.wake_threadsafe
-        self._device.bind_thread()  # the loop's thread steps the core
+        self._bind_thread()  # the loop's thread steps the core
         options = GrpcioOptions(
             joined(self._config.grpc_address, self._config.grpc_port),
             channel_options(self._config),
@@ -136,11 +137,16 @@ class FrontDoor:
             self._wait,
             nap_s=config.nap_us / 1e6,
             clock=self._clock,
-            bind_thread=self._device.bind_thread,
+            bind_thread=self._bind_thread,
         )
         self._device.on_progress = self._native.on_progress
         self._native.start()
         self.port = self._native.port
+
+    def _bind_thread(self) -> None:
+        """Make the calling thread the one that steps the core."""
+        self._device.bind_thread()
+        end_naps_in_time()
 
     async def _open_grpcio(self, options: GrpcioOptions, driver: LoopDriver | None) -> GrpcioFront:
         front = GrpcioFront(

@@ -133,8 +133,11 @@ class Rig:
         max_queue_size: int = 64,
         max_waiting_bytes: int = 1 << 20,
         stall_timeout_s: float = STALL_TIMEOUT_S,
+        has_marks: bool = False,
+        launch_s: float = 0.001,
     ) -> None:
-        self.device = SimDevice(is_unified=is_unified, copy_bytes_per_s=1e9, launch_s=0.001)
+        self.has_marks = has_marks
+        self.device = SimDevice(is_unified=is_unified, copy_bytes_per_s=1e9, launch_s=launch_s)
         self.blocks = BlockPool(self.device, budget_bytes)
         self.engine = AddOne(self.device)
         self.slots = [self._slot(index) for index in range(num_slots)]
@@ -215,4 +218,11 @@ class Rig:
 
     def _slot(self, index: int) -> Slot:
         stream = self.device.open_stream()
-        return Slot(index, self.device, stream, self.engine.open_context(stream), clock=self.clock)
+        return Slot(
+            index,
+            self.device,
+            stream,
+            self.engine.open_context(stream),
+            clock=self.clock,
+            has_marks=self.has_marks,
+        )

@@ -85,12 +85,13 @@ class DeviceSettings:
         low=1,
         high=1024,
     )
-    poller_wait: Literal["auto", "spin", "nap", "notify"] = option(
+    poller_wait: Literal["auto", "spin", "nap", "predict", "notify"] = option(
         "auto",
         "How the poller waits while work is in flight. spin: least latency, a core burned. nap: "
-        "sleep between sweeps. notify: be woken, where the device can.",
+        "sleep between sweeps. predict: sleep through most of what the work usually takes, then "
+        "look densely. notify: be woken, where the device can. auto: notify, on a GPU predict.",
     )
-    nap_us: int = option(30, "Microseconds of such a nap.", low=1, high=1_000_000)
+    nap_us: int = option(30, "Microseconds of a nap between two sweeps.", low=1, high=200)
 
 
 @dataclass(frozen=True, kw_only=True)

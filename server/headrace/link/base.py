@@ -44,6 +44,10 @@ class Link(Protocol):
     def is_polling(self) -> bool:
         """Whether something is in flight, so that `step` must be called again to see it end."""
 
+    @property
+    def due_at(self) -> float:
+        """When something in flight is likely to be done, in clock seconds; past when unknown."""
+
     def refuse_new(self) -> None:
         """From now on refuse every request; what is in is served."""
 

@@ -64,6 +64,11 @@ class LocalLink:
         """Whether something is in flight."""
         return self._scheduler.is_polling
 
+    @property
+    def due_at(self) -> float:
+        """When something in flight is likely to be done, in clock seconds."""
+        return self._scheduler.poller.due_at
+
     def refuse_new(self) -> None:
         """From now on refuse every request; what is in is served."""
         with self._lock:

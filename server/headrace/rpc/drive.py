@@ -2,9 +2,10 @@
 
 Rules
 - The core is stepped on the loop's thread only; launchers ask for a step with `wake_threadsafe`.
-- Between two sweeps of the poller it spins, naps or waits to be woken (`slots/wait.py`). A nap
-  sleeps in the loop's thread on purpose: tens of microseconds, and a loop's own timers are too
-  coarse for that (epoll counts milliseconds).
+- `slots/wait.py` says when to sweep the poller next. Up to then it sleeps in the loop's thread, on
+  purpose: a loop's own timers are too coarse (epoll counts milliseconds). Each sleep is short, the
+  loop gets its turn after it, and none is taken right after requests came in.
+- A longer wait is left to the loop, which requests wake.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from collections.abc import Callable
 from math import inf
 
 from headrace.link.base import Link
-from headrace.slots.wait import Wait
+from headrace.slots.wait import LONGEST_NAP_S, Pace, Wait
+
+COARSE_S = 0.003  # from here on the loop's own timers will do
+COARSE_ERROR_S = 0.002  # they count milliseconds, and so does the time that they start from
 
 
 class LoopDriver:
@@ -29,12 +33,16 @@ class LoopDriver:
         *,
         nap_s: float,
         clock: Callable[[], float],
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._link = link
         self._loop = loop
-        self._wait = wait
-        self._nap_s = nap_s
+        self._is_polled = wait is not Wait.NOTIFY
+        self._pace = Pace(wait, nap_s=nap_s)
         self._clock = clock
+        self._sleep = sleep
+        self._sweep_at = 0.0  # clock seconds until which a tick may sleep
+        self._has_news = False  # requests came in since the last tick
         self._is_scheduled = False
         self._is_woken = False
         self._timer: asyncio.TimerHandle | None = None
@@ -42,12 +50,20 @@ class LoopDriver:
 
     def step(self) -> None:
         """Step now; called when a request has just been submitted."""
+        self._has_news = True
+        self._step()
+
+    def _step(self) -> None:
         now = self._clock()
-        has_more = self._link.step(now)
-        if has_more or (self._wait is not Wait.NOTIFY and self._link.is_polling):
+        if self._link.step(now):
+            self._sweep_at = now
             self._schedule()
+        elif self._is_polled and self._link.is_polling:
+            self._sweep_later()
         elif not self._link.is_idle:
-            self._look_later(now)
+            look = self._link.next_look(now)
+            if look is not None:
+                self._look_later(now, look)
 
     def wake_threadsafe(self) -> None:
         """Ask for a step from another thread; many calls before the step make one."""
@@ -66,14 +82,29 @@ class LoopDriver:
 
     def _tick(self) -> None:
         self._is_scheduled = False
-        if self._wait is Wait.NAP and self._link.is_polling:
-            time.sleep(self._nap_s)
-        self.step()
+        if not self._has_news:
+            self._nap()
+        self._has_news = False
+        self._step()
 
-    def _look_later(self, now: float) -> None:
+    def _sweep_later(self) -> None:
+        now = self._clock()
+        look = self._sweep_at = self._pace.next_look(now, self._link.due_at)
+        if look - now >= COARSE_S:
+            self._look_later(now, look - COARSE_ERROR_S)
+        else:
+            self._schedule()
+
+    def _nap(self) -> None:
+        began_at = self._clock()
+        nap_s = min(self._sweep_at - began_at, LONGEST_NAP_S)
+        if nap_s > 0:
+            self._sleep(nap_s)
+            self._pace.woke(nap_s, self._clock() - began_at)
+
+    def _look_later(self, now: float, look: float) -> None:
         """Set one timer for the earliest moment at which a step may do something new."""
-        look = self._link.next_look(now)
-        if look is None or look >= self._look_at:
+        if look >= self._look_at:
             return  # an earlier timer is set; if it finds nothing to do, it sets the next
         if self._timer is not None:
             self._timer.cancel()
@@ -83,4 +114,4 @@ class LoopDriver:
     def _on_timer(self) -> None:
         self._timer = None
         self._look_at = inf
-        self.step()
+        self._step()

@@ -30,7 +30,7 @@ from headrace.link.base import Link
 from headrace.rpc.infer import InferService
 from headrace.rpc.status import Status, status_of
 from headrace.scheduling.request import Request
-from headrace.slots.wait import Wait
+from headrace.slots.wait import LONGEST_NAP_S, Pace, Wait
 from headrace_proto.service import METHODS
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 MODEL_INFER = METHODS["ModelInfer"].path
 MAX_EVENTS = 256  # a turn; more are taken in the next
 DRAIN_LOOK_S = 0.005
+COARSE_S = 0.0012  # from here on receiving with a timeout will do, and calls end it
+COARSE_ERROR_S = 0.0002  # of such a timeout
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,8 @@ class NativeFront:
         """
         self._infer = infer
         self._link = link
-        self._wait = wait
-        self._nap_s = nap_s
+        self._is_polled = wait is not Wait.NOTIFY
+        self._pace = Pace(wait, nap_s=nap_s)
         self._clock = clock
         self._bind_thread = bind_thread
         self._max_unsent_bytes = options.max_unsent_bytes
@@ -170,21 +172,31 @@ class NativeFront:
                         self._cancel(call_id)
                 except Exception:
                     log.exception("a call could not be taken in")
-            timeout_ms = self._step()
+            timeout_ms = self._step(has_news=bool(events))
 
-    def _step(self) -> int | None:
+    def _step(self, *, has_news: bool) -> int | None:
         """Step the core; return how long to wait for calls, in milliseconds."""
         now = self._clock()
         if self._link.step(now):
             return 0
-        if self._wait is not Wait.NOTIFY and self._link.is_polling:
-            if self._wait is Wait.NAP:
-                time.sleep(self._nap_s)
-            return 0
+        if self._is_polled and self._link.is_polling:
+            return 0 if has_news else self._rest()
         if self._link.is_idle:
             return None
         look = self._link.next_look(now)
         return None if look is None else max(1, math.ceil((look - now) * 1000))
+
+    def _rest(self) -> int:
+        """Sleep until the next sweep, or return the milliseconds that calls may be waited for."""
+        began_at = self._clock()
+        rest_s = self._pace.next_look(began_at, self._link.due_at) - began_at
+        if rest_s >= COARSE_S:
+            return int((rest_s - COARSE_ERROR_S) * 1000)
+        if rest_s > 0:
+            nap_s = min(rest_s, LONGEST_NAP_S)
+            time.sleep(nap_s)
+            self._pace.woke(nap_s, self._clock() - began_at)
+        return 0
 
     def _accept(self, call_id: int, message: bytes, now: float, left_s: float | None) -> None:
         call = self.calls[call_id] = _NativeCall(self, call_id)

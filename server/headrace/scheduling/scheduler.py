@@ -211,7 +211,10 @@ class Scheduler:
         batch, error = lane.batch, lane.error
         assert batch is not None
         slot = lane.slot
-        timing = None if error else lane.timing(self._clock())
+        timing = None
+        if error is None:
+            timing = lane.timing(self._clock())
+            slot.forecast.learn(batch.layout, timing)
         for index, request in enumerate(batch.requests):
             if error is not None:
                 self._ended.append((request, None, error))

@@ -11,6 +11,8 @@ Rules
 
 from __future__ import annotations
 
+from math import inf
+
 from headrace.errors import DeviceError
 from headrace.slots.lane import Lane
 from headrace.slots.slot import Slot
@@ -48,6 +50,11 @@ class Poller:
     def next_look(self, now: float) -> float | None:
         """Return when a lane in flight may have stalled, in clock seconds; None with none."""
         return now + self._stall_timeout_s if self._busy else None
+
+    @property
+    def due_at(self) -> float:
+        """When the lane that is done first is likely to be done, in clock seconds."""
+        return min((slot.due_at() for slot in self._busy), default=inf)
 
     def watch(self, slot: Slot) -> None:
         """Look after a slot that has just enqueued."""
@@ -105,4 +112,5 @@ class Poller:
             except Exception as error:  # noqa: BLE001 -- whatever the work raised belongs to its lane
                 lane.error = lane.error or error
             in_flight.popleft()
+            slot.first_since = now
             ended.append(lane)

@@ -20,6 +20,7 @@ from headrace.engines.base import Binding, ExecutionContext
 from headrace.errors import DeviceError
 from headrace.slots.anchor import Anchor
 from headrace.slots.batch import Batch, Output
+from headrace.slots.forecast import Forecast
 from headrace.slots.lane import Lane
 from headrace.slots.state import SLOT_STEPS, LaneState, SlotState
 
@@ -48,6 +49,8 @@ class Slot:
         self.is_inline = is_inline  # the stream computes within `enqueue`: nothing to wait for
         self.state = SlotState.OPEN
         self.in_flight: deque[Lane] = deque()  # in stream order: the first is done first
+        self.first_since = 0.0  # clock seconds at which the first of them was seen to be the first
+        self.forecast = Forecast()
         self.anchor: Anchor | None = None  # while somebody wants to know when the device worked
         self._device = device
         self._stream = stream
@@ -93,6 +96,13 @@ class Slot:
             self._stream.record(lane.event)
         except DeviceError as error:
             lane.error = lane.error or error
+
+    def due_at(self) -> float:
+        """Return when the first lane in flight is likely to be done, in clock seconds."""
+        lane = self.in_flight[0]
+        assert lane.batch is not None
+        began_at = max(lane.enqueued_at, self.first_since)
+        return began_at + self.forecast.least_s(lane.batch.layout)
 
     def outputs(self, lane: Lane, index: int) -> list[Output]:
         """Return (shape, bytes) of each output of the batch's request `index`; the lane is done.

@@ -69,7 +69,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("lame_duck_s", "soon", "a number from 0"),
     ("transport", "http3", "one of grpcio, native"),
     ("device", "tpu", "one of auto, host, cudart"),
-    ("poller_wait", 3, "one of auto, spin, nap, notify"),
+    ("poller_wait", 3, "one of auto, spin, nap, predict, notify"),
     ("overload_status", "INTERNAL", "one of UNAVAILABLE, RESOURCE_EXHAUSTED"),
     ("log_format", "xml", "one of default, json"),
     ("model_control_mode", "explicit", "not offered yet"),

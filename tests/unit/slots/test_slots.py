@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.device.host import HostDevice
-from headrace.errors import ConfigError, DeviceError
+from headrace.errors import DeviceError
 from headrace.slots.batch import Batch
 from headrace.slots.lane import Lane
 from headrace.slots.pool import SlotPool
 from headrace.slots.state import SLOT_STEPS, LaneState, SlotState
-from headrace.slots.wait import Wait, choose_wait
 from helpers.core_rig import Rig
 
 
@@ -234,25 +233,3 @@ def test_a_batch_knows_its_rows() -> None:
     batch = Batch((rig.request(b"abc").request,), rig.layout(3), 1)
     assert batch.rows == 1
     rig.close()
-
-
-@pytest.mark.parametrize(
-    ("wanted", "kind", "expected"),
-    [
-        ("auto", "host", Wait.NOTIFY),
-        ("auto", "sim", Wait.NOTIFY),
-        ("auto", "cudart", Wait.NAP),
-        ("spin", "cudart", Wait.SPIN),
-        ("nap", "host", Wait.NAP),
-        ("notify", "host", Wait.NOTIFY),
-    ],
-)
-def test_the_wait_fits_the_device(wanted: str, kind: str, expected: Wait) -> None:
-    """Notify where the device can, nap where it cannot."""
-    assert choose_wait(wanted, kind) is expected
-
-
-def test_a_gpu_cannot_notify() -> None:
-    """A callback of the driver that runs Python can deadlock, so it is refused."""
-    with pytest.raises(ConfigError, match="spin or nap"):
-        choose_wait("notify", "cudart")

@@ -19,7 +19,7 @@ GROUND = {
 # Who puts the parts together or shows them to the operator; may see all, and no layer may see it.
 COMPOSITION = (
     *("__main__", "app", "banner", "catalog", "cli", "fronts", "life", "loader", "logging_setup"),
-    *("memory", "model", "observe", "table"),
+    *("memory", "model", "naps", "observe", "table"),
 )
 
 

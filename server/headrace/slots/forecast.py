@@ -1,0 +1,42 @@
+"""What each layout takes on one slot, learnt from the device's own event times.
+
+Event times are taken on the device, so looking late does not make the next forecast later. What
+shares the device with this slot counts in them: under load the forecast grows, and its spread.
+"""
+
+from __future__ import annotations
+
+from math import isnan
+
+from headrace.engines.base import Layout
+from headrace.slots.batch import Timing
+from headrace.slots.estimate import Estimate
+
+MAX_LAYOUTS = 64  # as many as a lane keeps bindings for
+
+
+class Forecast:
+    """Durations on one slot, by layout."""
+
+    __slots__ = ("_estimates",)
+
+    def __init__(self) -> None:
+        self._estimates: dict[Layout, Estimate] = {}
+
+    def least_s(self, layout: Layout) -> float:
+        """Return what a run of this layout will hardly fall below, in seconds; 0 when unknown."""
+        estimate = self._estimates.get(layout)
+        return 0.0 if estimate is None else estimate.least_s
+
+    def learn(self, layout: Layout, timing: Timing) -> None:
+        """Take in how long a run took; one that was not measured on the device teaches nothing."""
+        took_s = timing.h2d_s + timing.execute_s + timing.d2h_s
+        if isnan(took_s):
+            return
+        estimate = self._estimates.get(layout)
+        if estimate is not None:
+            estimate.learn(took_s)
+            return
+        if len(self._estimates) >= MAX_LAYOUTS:
+            del self._estimates[next(iter(self._estimates))]
+        self._estimates[layout] = Estimate(took_s)
