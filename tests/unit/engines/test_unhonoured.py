@@ -55,9 +55,9 @@ from helpers.model_repository import config_of
         ("response_cache { enable: false }", []),
         ('model_warmup { name: "w" batch_size: 1 } model_warmup { name: "v" }', ["model_warmup"]),
         (
-            "optimization { priority: PRIORITY_MAX eager_batching: true cuda { graphs: true "
-            "busy_wait_events: true graph_spec { batch_size: 1 graph_lower_bound {batch_size: 1} } "
-            "} }",
+            """optimization { priority: PRIORITY_MAX eager_batching: true cuda { graphs: true
+            busy_wait_events: true graph_spec { batch_size: 1 graph_lower_bound { batch_size: 1 } }
+            } }""",
             [
                 "optimization.priority",
                 "optimization.cuda.busy_wait_events",
