@@ -6,38 +6,30 @@ One model's fault never touches another: it is kept as the reason in the catalog
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.catalog import ModelCatalog
-from headrace.device.base import Device, Stream
-from headrace.device.host import HostDevice
-from headrace.engines.base import Engine, Layout
+from headrace.device.base import Device
+from headrace.engines.base import Engine
+from headrace.engines.graph_spec import wants_graphs
 from headrace.engines.labels import read_labels
 from headrace.engines.load_facts import LoadFacts
 from headrace.engines.model_config import check, complete, model_spec, unhonoured
 from headrace.engines.model_folder import CONFIG_FILENAME, ModelSource
-from headrace.engines.model_spec import ModelSpec
 from headrace.engines.repository import Found
-from headrace.errors import ConfigError, EngineError, HeadraceError
+from headrace.errors import ConfigError, HeadraceError
 from headrace.metrics import Metrics
-from headrace.model import ServedModel, in_engine_order, reserve_blocks, trial_layouts, warm_up
+from headrace.model import ServedModel, in_engine_order
+from headrace.opening import SlotOpener
 from headrace.scheduling.batcher import SingleBatcher
 from headrace.scheduling.line import Line
 from headrace.slots.blocks import BlockPool
-from headrace.slots.pool import SlotPool
-from headrace.slots.slot import NUM_LANES, Slot
+from headrace_proto.v1 import model_config_pb2 as config_pb
 
 log = logging.getLogger(__name__)
-
-GPU_SLOTS = 2  # where nothing says otherwise: one computes while the other copies
-NUM_TRIALS = 20  # the least of so many runs is what the model takes
-LEAST_HAND_OVER_S = 50e-6
-"""In a busy server both threads want the interpreter lock; an idle measurement does not show it."""
-LONG_RUN_S = 0.005  # longer than any hand-over: no need to measure more often
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +56,11 @@ class Loader:
         clock: Callable[[], float],
     ) -> None:
         self._device = device
-        self._blocks = blocks
         self._metrics = metrics
         self._options = options
-        self._clock = clock
+        self._opener = SlotOpener(
+            device, blocks, clock=clock, default_num_slots=options.default_num_slots
+        )
 
     @property
     def compute_capability(self) -> str:
@@ -86,36 +79,53 @@ class Loader:
         with ExitStack() as undo:
             engine = self._open_engine(path, source)
             undo.callback(engine.close)
-            facts = self._facts(source, engine)
-            config = complete(
-                source.config,
-                engine.signature,
-                auto_complete=self._options.auto_complete,
-                facts=facts,
-                path=str(source.config_path),
-            )
-            faults = check(config, engine.signature, facts=facts, path=str(source.config_path))
-            if faults:
-                raise faults[0] if len(faults) == 1 else _together(faults, source)
-            for field in unhonoured(source.config):
-                log.warning(
-                    "%s: %s is set, but headrace does not honour it yet", source.name, field
-                )
+            config = self._config(source, engine)
             _refuse_shape_tensors(engine, path)
             labels = read_labels(config, source.folder)
             spec = in_engine_order(model_spec(config, engine.signature, version, labels=labels))
             engine.use_profiles(spec.profiles)
-            pool = self._open_slots(engine, spec)
-            undo.callback(pool.close)
+            opened = self._opener.open(engine, spec, config)
+            undo.callback(opened.pool.close)
             line = Line(
                 model=spec.name,
                 batcher=SingleBatcher(),
-                pool=pool,
+                pool=opened.pool,
                 metrics=self._metrics.model(spec.name, str(version)),
                 max_queue_size=spec.max_queue_size or self._options.default_max_queue_size,
             )
             undo.pop_all()
-        return ServedModel(spec, config, engine, line)
+        if opened.footprint is not None:
+            log.info("%s version %d takes %s", spec.name, version, opened.footprint)
+        return ServedModel(
+            spec,
+            config,
+            engine,
+            line,
+            warm=opened.layouts,
+            footprint=opened.footprint,
+            graphs=opened.graphs,
+        )
+
+    def _config(self, source: ModelSource, engine: Engine) -> config_pb.ModelConfig:
+        """Return the completed configuration.
+
+        Raises:
+            ConfigError: It has faults; all of them are told.
+        """
+        facts = self._facts(source, engine)
+        config = complete(
+            source.config,
+            engine.signature,
+            auto_complete=self._options.auto_complete,
+            facts=facts,
+            path=str(source.config_path),
+        )
+        faults = check(config, engine.signature, facts=facts, path=str(source.config_path))
+        if faults:
+            raise faults[0] if len(faults) == 1 else _together(faults, source)
+        for field in unhonoured(source.config):
+            log.warning("%s: %s is set, but headrace does not honour it yet", source.name, field)
+        return config
 
     def _open_engine(self, path: Path, source: ModelSource) -> Engine:
         if source.config.platform == "tensorrt_plan":
@@ -124,7 +134,11 @@ class Loader:
             return open_engine(
                 path,
                 self._device,
-                options=TrtOptions(allow_host_code=self._options.allow_host_code),
+                options=TrtOptions(
+                    allow_host_code=self._options.allow_host_code,
+                    # Kernels that are swapped in later would miss in a graph.
+                    specialization="eager" if wants_graphs(source.config) else "lazy",
+                ),
             )
         from headrace.engines.ort import OrtEngine, OrtOptions
 
@@ -136,92 +150,10 @@ class Loader:
         gpus = (self._device.index,) if self._device.kind == "cudart" else ()
         return LoadFacts(
             gpus=gpus,
-            num_slots=self._num_slots(),
+            num_slots=self._opener.num_slots,
             profile_rows=engine.profile_rows,
             default_max_batch_size=source.default_max_batch_size,
         )
-
-    def _num_slots(self) -> int:
-        if self._options.default_num_slots:
-            return self._options.default_num_slots
-        return GPU_SLOTS if self._device.kind == "cudart" else len(os.sched_getaffinity(0))
-
-    def _open_slots(self, engine: Engine, spec: ModelSpec) -> SlotPool:
-        """Open the slots and run each once, so that the first request finds them warm.
-
-        A model on the CPU that runs shorter than a hand-over to a thread gets one slot that runs it
-        on the stepping thread instead: there the hand-over would cost more than the model.
-        """
-        layouts = trial_layouts(engine)
-        self._refuse_what_never_fits(layouts, spec)
-        if isinstance(self._device, HostDevice) and self._is_short(engine, layouts[0], spec):
-            stream: Stream = self._device.open_inline_stream()
-            return SlotPool([self._open_slot(0, engine, stream, is_inline=True)])
-        num_slots = spec.num_slots or self._num_slots()
-        slots: list[Slot] = []
-        try:
-            for index in range(num_slots):
-                slots.append(self._open_slot(index, engine, self._device.open_stream()))
-                for layout in layouts:
-                    self._try(slots[-1], layout, spec)
-        except BaseException:
-            SlotPool(slots).close()
-            raise
-        for layout in layouts:
-            reserve_blocks(self._blocks, layout, num_slots * NUM_LANES, self._device)
-        return SlotPool(slots)
-
-    def _refuse_what_never_fits(self, layouts: list[Layout], spec: ModelSpec) -> None:
-        for layout in layouts:
-            if not self._blocks.fits(layout.size_bytes):
-                raise ConfigError(
-                    f"a request to {spec.name} and its reply need {layout.size_bytes} bytes of "
-                    "staging memory, more than there is; raise --pinned-memory-pool-byte-size"
-                )
-
-    def _open_slot(
-        self, index: int, engine: Engine, stream: Stream, *, is_inline: bool = False
-    ) -> Slot:
-        with ExitStack() as undo:
-            undo.callback(stream.close)
-            context = engine.open_context(stream)
-            undo.callback(context.close)
-            slot = Slot(
-                index,
-                self._device,
-                stream,
-                context,
-                clock=self._clock,
-                num_lanes=1 if is_inline else NUM_LANES,
-                has_marks=self._device.kind == "cudart",
-                is_inline=is_inline,
-            )
-            undo.pop_all()
-        return slot
-
-    def _is_short(self, engine: Engine, layout: Layout, spec: ModelSpec) -> bool:
-        device = self._device
-        assert isinstance(device, HostDevice)
-        slot = self._open_slot(0, engine, device.open_inline_stream(), is_inline=True)
-        try:
-            best_s = min(self._try(slot, layout, spec) for _ in range(2))
-            for _ in range(NUM_TRIALS if best_s < LONG_RUN_S else 0):
-                best_s = min(best_s, self._try(slot, layout, spec))
-        finally:
-            slot.close()
-        hand_over_s = max(device.hand_over_s(), LEAST_HAND_OVER_S)
-        log.info(
-            "%s takes %.0f us, a hand-over %.0f us", spec.name, best_s * 1e6, hand_over_s * 1e6
-        )
-        return best_s < hand_over_s
-
-    def _try(self, slot: Slot, layout: Layout, spec: ModelSpec) -> float:
-        """Return how long zeros took; for ever, when the model refuses zeros."""
-        try:
-            return warm_up(slot, layout, self._blocks)
-        except EngineError as error:
-            log.info("%s refuses a warm-up run on zeros: %s", spec.name, error)
-            return float("inf")
 
 
 def _together(faults: list[ConfigError], source: ModelSource) -> ConfigError:

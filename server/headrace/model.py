@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headrace.device.base import Device
 from headrace.engines.base import Engine, Layout, Shape
 from headrace.engines.layout import num_elements, plan_layout
 from headrace.engines.model_spec import ModelSpec
 from headrace.scheduling.line import Line
-from headrace.slots.batch import Batch
-from headrace.slots.blocks import Block, BlockPool
-from headrace.slots.slot import Slot
+from headrace.slots.blocks import BlockPool
+from headrace.slots.footprint import Footprint
+from headrace.slots.graphs import GraphTally
 from headrace_proto.datatypes import DATATYPES
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
@@ -27,7 +27,15 @@ class ServedModel:
     """One version of one model, ready to take requests."""
 
     def __init__(
-        self, spec: ModelSpec, config: config_pb.ModelConfig, engine: Engine, line: Line
+        self,
+        spec: ModelSpec,
+        config: config_pb.ModelConfig,
+        engine: Engine,
+        line: Line,
+        *,
+        warm: Sequence[Layout] = (),
+        footprint: Footprint | None = None,
+        graphs: GraphTally | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -36,11 +44,17 @@ class ServedModel:
             config: As completed; what ModelConfig answers.
             engine: Closed by `close`.
             line: With the slots, closed by `close`.
+            warm: Layouts that ran at load; bindings and graphs are kept by these objects.
+            footprint: The memory it takes, on a device with memory of its own.
+            graphs: What its CUDA graphs did, where they are on.
         """
         self.spec = spec
         self.config = config
         self.line = line
+        self.footprint = footprint
+        self.graphs = graphs
         self._engine = engine
+        self._warm = {(layout.input_shapes, layout.input_sizes): layout for layout in warm}
         self._layouts: dict[tuple[tuple[Shape, ...], tuple[int, ...]], Layout] = {}
 
     @property
@@ -53,7 +67,8 @@ class ServedModel:
         key = (tuple(shapes), tuple(sizes))
         layout = self._layouts.get(key)
         if layout is None:
-            layout = plan_call(self._engine, self.spec, shapes, sizes)
+            inner = engine_shapes(self._engine, self.spec, shapes)
+            layout = self._warm.get((inner, key[1])) or lay_out(self._engine, inner, sizes)
             if len(self._layouts) >= MAX_LAYOUTS:
                 del self._layouts[next(iter(self._layouts))]
             self._layouts[key] = layout
@@ -67,10 +82,8 @@ class ServedModel:
             self._engine.close()
 
 
-def plan_call(
-    engine: Engine, spec: ModelSpec, shapes: Sequence[Shape], sizes: Sequence[int]
-) -> Layout:
-    """Lay out a call: the client's shapes become the engine's, outputs get their places.
+def engine_shapes(engine: Engine, spec: ModelSpec, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
+    """Return the engine's shapes for those of a client's call.
 
     Raises:
         RequestError: No optimization profile takes these shapes.
@@ -78,7 +91,7 @@ def plan_call(
     maps = zip(spec.input_maps, shapes, strict=True)
     inner = tuple(tensor_map.to_engine(tuple(shape)) for tensor_map, shape in maps)
     engine.check_inputs(inner)
-    return lay_out(engine, inner, sizes)
+    return inner
 
 
 def lay_out(engine: Engine, shapes: Sequence[Shape], sizes: Sequence[int]) -> Layout:
@@ -104,54 +117,30 @@ def in_engine_order(spec: ModelSpec) -> ModelSpec:
     )
 
 
-@dataclass(slots=True, eq=False)
-class _Trial:
-    """A request of zeros, for warm-up."""
+def trial_layouts(engine: Engine, shapes: Sequence[tuple[Shape, ...]] = ()) -> list[Layout]:
+    """Lay out calls of zeros to warm up with, those of other shapes too; BYTES elements are empty.
 
-    layout: Layout
-    block: Block | None
-    rows: int = 1
-
-
-def trial_layouts(engine: Engine) -> list[Layout]:
-    """Lay out a call of zeros for every set of shapes to warm up with; BYTES elements are empty."""
-    layouts = []
-    for shapes in engine.trial_shapes():
-        sizes = [
-            num_elements(shape) * (DATATYPES[spec.datatype].itemsize_bytes or EMPTY_ELEMENT_BYTES)
-            for spec, shape in zip(engine.signature.inputs, shapes, strict=True)
-        ]
-        layouts.append(lay_out(engine, shapes, sizes))
-    return layouts
-
-
-def warm_up(slot: Slot, layout: Layout, blocks: BlockPool) -> float:
-    """Run zeros through a slot once and return how long the computation took, in seconds.
-
-    Raises:
-        EngineError: The engine refused them. A model may refuse zeros and yet serve real data.
-        DeviceError: The device failed.
+    Args:
+        engine: Says itself what it wants to be warmed up with.
+        shapes: More sets of shapes of all inputs, the engine's.
     """
-    block = blocks.lease(layout.size_bytes)
-    lane = slot.free_lane()
-    if block is None or lane is None:
-        raise AssertionError("warm-up runs before any request")
-    block.view[: layout.inputs_end] = bytes(layout.inputs_end)
-    try:
-        slot.enqueue(lane, Batch((_Trial(layout, block),), layout, 1))
-        slot.synchronize()
-        slot.in_flight.popleft()
-        if lane.error is not None:
-            raise lane.error
-        lane.event.is_done()
-        slot.outputs(lane, 0)
-        return lane.timing(0.0).execute_s
-    finally:
-        lane.free()
-        blocks.release(block)
+    return [
+        lay_out(engine, each, _sizes_of_zeros(engine, each))
+        for each in dict.fromkeys((*engine.trial_shapes(), *shapes))
+    ]
 
 
-def reserve_blocks(blocks: BlockPool, layout: Layout, num_lanes: int, device: Device) -> None:
-    """Allocate blocks ahead where it is slow: pinning takes about a millisecond a megabyte."""
-    if not device.is_unified:
-        blocks.reserve(layout.size_bytes, 2 * num_lanes)
+def _sizes_of_zeros(engine: Engine, shapes: Sequence[Shape]) -> tuple[int, ...]:
+    return tuple(
+        num_elements(shape) * (DATATYPES[spec.datatype].itemsize_bytes or EMPTY_ELEMENT_BYTES)
+        for spec, shape in zip(engine.signature.inputs, shapes, strict=True)
+    )
+
+
+def reserve_blocks(blocks: BlockPool, layout: Layout, num_lanes: int, device: Device) -> int:
+    """Allocate blocks ahead where it is slow: pinning takes about a millisecond a megabyte.
+
+    Returns:
+        Bytes that were allocated.
+    """
+    return 0 if device.is_unified else blocks.reserve(layout.size_bytes, 2 * num_lanes)

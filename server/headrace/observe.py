@@ -7,6 +7,7 @@ from functools import partial
 from headrace.catalog import ModelCatalog
 from headrace.config import ServerConfig
 from headrace.metrics import Metrics
+from headrace.model import ServedModel
 from headrace.scheduling.line import Line
 from headrace.scheduling.scheduler import Scheduler
 from headrace.slots.blocks import BlockPool
@@ -39,6 +40,22 @@ def observe(
         labels = {"model": model.spec.name, "version": str(model.spec.version)}
         for name in ("headrace_queue_length", "nv_inference_pending_request_count"):
             metrics.add_source(name, partial(_length, line), **labels)
+        _observe_resources(metrics, model, labels)
+
+
+def _observe_resources(metrics: Metrics, model: ServedModel, labels: dict[str, str]) -> None:
+    """Show the memory of a model, and its CUDA graphs where they are on."""
+    if model.footprint is not None:
+        for kind, read in model.footprint.by_kind().items():
+            metrics.add_source("headrace_model_memory_bytes", read, **labels, kind=kind)
+    tally = model.graphs
+    if tally is None:
+        return
+    metrics.add_source("headrace_graphs", lambda: tally.num_captured, **labels)
+    metrics.add_source("headrace_graph_hits_total", lambda: tally.num_hits, **labels)
+    for reason in tally.num_misses:
+        read = partial(tally.num_misses.__getitem__, reason)
+        metrics.add_source("headrace_graph_misses_total", read, **labels, reason=reason)
 
 
 def _length(line: Line) -> float:

@@ -124,6 +124,36 @@ class World:
         (found,) = (each for each in self.device._streams if each.handle == handle)
         return found
 
+    # What happens on the device; a world on a GPU does these in its own way.
+
+    def check_memory(self, address: int, size_bytes: int) -> None:
+        """Hold that this is open memory of the device."""
+        self.device.memory.bytes_at(address, size_bytes, "device")
+
+    def touch(self, handle: int) -> None:
+        """Put something on a stream, as the choice of a profile does."""
+        self.stream(handle).launch(lambda: None)
+
+    def enqueue(
+        self, context: IExecutionContext, handle: int, outputs: dict[str, tuple[int, ...]]
+    ) -> bool:
+        """Put the run of a context whose shapes and addresses are set on a stream.
+
+        Addresses are taken now, memory is touched when the work runs.
+        """
+        engine, memory = context._engine, context._memory
+        inputs = [context._input(name) for name in engine._names(TensorIOMode.INPUT)]
+        places = [context._place(name, outputs[name]) for name in outputs]
+        op = OPS[engine._plan["op"]].run
+
+        def run() -> None:
+            self.device.memory.bytes_at(*memory, "device")[:] = 0xEE
+            for place, value in zip(places, op([read() for read in inputs]), strict=True):
+                place()[...] = value
+
+        self.stream(handle).launch(run)
+        return True
+
 
 class ILogger:
     class Severity(enum.Enum):
@@ -325,14 +355,14 @@ class IExecutionContext(_Reporter):
     def __del__(self) -> None:
         self._world.journal.append("context freed")
         if self._memory[0]:  # what it was given must outlive it
-            self._world.device.memory.bytes_at(*self._memory, "device")
+            self._world.check_memory(*self._memory)
 
     error_recorder = property(None, _Reporter._set_recorder)
 
     def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
         if self._world.refuses("set_optimization_profile_async", self._report):
             raise RuntimeError("the profile cannot be set")
-        self._world.stream(stream_handle).launch(lambda: None)  # may copy there
+        self._world.touch(stream_handle)
         self._profile = profile_index
         self._shapes.clear()
         return True
@@ -344,7 +374,7 @@ class IExecutionContext(_Reporter):
         if memory % 512 or size < needed:
             self._report(f"setDeviceMemoryV2: {size} bytes at {memory:#x}, required {needed}")
             return
-        self._world.device.memory.bytes_at(memory, size, "device")
+        self._world.check_memory(memory, size)
         self._world.activations.append(memory)
         self._memory = (memory, size)
 
@@ -391,18 +421,7 @@ class IExecutionContext(_Reporter):
             self._report(f"an output has the shape {outputs}")
             return False
         world.journal.append("enqueued")
-        inputs = [self._input(name) for name in self._engine._names(TensorIOMode.INPUT)]
-        places = [self._place(name, outputs[name]) for name in outputs]
-        op = OPS[self._engine._plan["op"]].run
-        memory = self._memory  # addresses are taken now, memory is touched when the work runs
-
-        def run() -> None:
-            world.device.memory.bytes_at(*memory, "device")[:] = 0xEE
-            for place, value in zip(places, op([read() for read in inputs]), strict=True):
-                place()[...] = value
-
-        world.stream(stream_handle).launch(run)
-        return True
+        return world.enqueue(self, stream_handle, outputs)
 
     def _shape_of(self, name: str) -> tuple[int, ...]:
         return self._shapes.get(name, tuple(self._engine._tensors[name]["shape"]))

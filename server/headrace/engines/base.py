@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from headrace.device.base import Stream
 
@@ -67,6 +67,7 @@ class Binding:
     input_ptrs: tuple[int, ...]
     output_ptrs: tuple[int, ...]
     prepared: Any = None
+    reads_host: bool = False  # values of shape tensors are read on the host at each enqueue
     results: list[tuple[Shape, memoryview | bytes]] = field(default_factory=list)
 
 
@@ -134,3 +135,17 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free the engine; a second call does nothing. Its contexts must be closed before."""
+
+
+@runtime_checkable
+class CapturableEngine(Protocol):
+    """An engine that knows whether its contexts' work can be captured in CUDA graphs."""
+
+    is_capturable: bool
+
+
+@runtime_checkable
+class MeasuredContext(Protocol):
+    """A context that knows what it takes."""
+
+    memory_bytes: int  # of the device, for this context alone

@@ -128,6 +128,9 @@ class TrtEngine:
         self.profiles = select(tensors.profiles, options.profiles)
         self.profile_rows = tuple(profile.max_rows for profile in tensors.profiles)
         self.weights_bytes = _weights_bytes(plan)
+        # Kernels that RTX swaps in later would leave a graph with the old ones.
+        lazy = self.capabilities.has_specialization and options.specialization == "lazy"
+        self.is_capturable = not lazy
         self.is_blocking = False  # a plan with control flow on the host shows itself at warm-up
         self._plan = plan
         self._device = device

@@ -68,6 +68,7 @@ class TrtContext:
         self._stream = stream  # keeps its handle alive
         self._handle = stream.handle
         self._memory = memory
+        self.memory_bytes = memory.size_bytes
         self._resources = resources
         self._current: _Call | None = None  # whose shapes and addresses are set on its context
 
@@ -96,7 +97,8 @@ class TrtContext:
             host_addresses=tuple((spec.name, at) for spec, at in places if spec.is_shape_tensor),
             outputs=tuple((place.spec.name, place.shape) for place in outputs),
         )
-        return Binding(layout, tuple(input_ptrs), tuple(output_ptrs), prepared=call)
+        reads_host = bool(call.host_addresses)
+        return Binding(layout, tuple(input_ptrs), tuple(output_ptrs), call, reads_host)
 
     def enqueue(self, binding: Binding) -> None:
         """Put the computation on the stream; does not wait for it.

@@ -42,6 +42,9 @@ HONOURED = frozenset(
         "dynamic_batching.default_queue_policy.max_queue_size",
         "optimization.input_pinned_memory.enable",  # true: blocks are pinned where there is a GPU
         "optimization.output_pinned_memory.enable",
+        "optimization.cuda.graphs",
+        "optimization.cuda.graph_spec.batch_size",
+        "optimization.cuda.graph_spec.input",
         # Refused with a fault of their own.
         "sequence_batching",
         "ensemble_scheduling",

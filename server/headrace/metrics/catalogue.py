@@ -83,6 +83,19 @@ _FAMILIES: Final = (
     Family(
         "headrace_blocks_leased_bytes", "gauge", "Bytes of the staging blocks leased to requests"
     ),
+    Family(
+        "headrace_model_memory_bytes",
+        "gauge",
+        "Memory of a model by kind: weights, contexts and io on the device, blocks pinned ahead",
+    ),
+    Family("headrace_graphs", "gauge", "CUDA graphs kept, one for each lane and shape"),
+    Family("headrace_graph_hits_total", "counter", "Executions that replayed a CUDA graph"),
+    Family(
+        "headrace_graph_misses_total",
+        "counter",
+        "Executions without a CUDA graph where graphs are on, by reason: new, busy, cold, refused, "
+        "shape_tensor",
+    ),
     Family("headrace_queue_length", "gauge", "Requests admitted and not yet enqueued"),
     Family(
         "headrace_dropped_total",

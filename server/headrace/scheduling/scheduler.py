@@ -175,10 +175,12 @@ class Scheduler:
         num_batches = 0
         for line in list(self._active):
             batcher, pool = line.batcher, line.pool
-            while (lane := pool.next_lane()) is not None:
+            while pool.has_free_lane:
                 batch = batcher.next_batch(now)
                 if batch is None:
                     break
+                lane = pool.next_lane(batch.layout)
+                assert lane is not None, "no lane can have been taken in between"
                 for request in batch.requests:
                     request.state = RequestState.IN_FLIGHT
                 slot = lane.slot

@@ -92,12 +92,18 @@ class BlockPool:
             return
         self._free.setdefault(block.size_bytes, []).append(block)
 
-    def reserve(self, size_bytes: int, count: int) -> None:
-        """Allocate up to `count` free blocks ahead, so that requests do not pay for pinning."""
+    def reserve(self, size_bytes: int, count: int) -> int:
+        """Have up to `count` free blocks ahead, so that requests do not pay for pinning.
+
+        Returns:
+            Bytes that were allocated for it; 0 when there are as many already.
+        """
         size = size_class(size_bytes)
+        before_bytes = self._allocated_bytes
         free = self._free.setdefault(size, [])
         while len(free) < count and self._allocated_bytes + size <= self._budget_bytes:
             free.append(self._new(size))
+        return self._allocated_bytes - before_bytes
 
     def close(self) -> None:
         """Free every block that is not leased; leased ones go when they are released."""

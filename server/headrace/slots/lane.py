@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.device.base import ALIGNMENT_BYTES, Device, DeviceBuffer, Event
 from headrace.engines.base import Binding, Layout
 from headrace.slots.batch import Timing
+from headrace.slots.graphs import LaneGraphs
 from headrace.slots.state import LaneState
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Lane:
         "error",
         "event",
         "finished_at",
+        "graphs",
         "marks",
         "memory",
         "slot",
@@ -47,6 +49,7 @@ class Lane:
         self.slot = slot
         self.event = event
         self.marks = marks  # timed events: begin, inputs there, computed, outputs there; or none
+        self.graphs: LaneGraphs | None = None
         self.memory: DeviceBuffer | None = None  # inputs and outputs, laid out like the block
         self.state = LaneState.FREE
         self.batch: Batch[Any] | None = None
@@ -72,7 +75,7 @@ class Lane:
                 [base + offset for offset in layout.output_offsets],
             )
             if len(self._bindings) >= MAX_BINDINGS:
-                del self._bindings[next(iter(self._bindings))]
+                self._drop_binding(next(iter(self._bindings)))
             self._bindings[layout] = binding
         return binding
 
@@ -81,12 +84,27 @@ class Lane:
         assert self.state is LaneState.FREE, "the memory of a lane in flight must not move"
         size_bytes = max(size_bytes, ALIGNMENT_BYTES)  # empty tensors need an address, too
         if self.memory is None or self.memory.size_bytes < size_bytes:
-            self._bindings.clear()  # they point into the old memory
+            for layout in list(self._bindings):  # they point into the old memory
+                self._drop_binding(layout)
             if self.memory is not None:
                 self.memory.close()
             self.memory = None
             self.memory = self._device.alloc_device(size_bytes)
         return self.memory
+
+    def has_graph(self, layout: Layout) -> bool:
+        """Say whether there is a graph for this layout."""
+        return self.graphs is not None and self.graphs.has(self._bindings[layout])
+
+    def refuse_graph(self, layout: Layout) -> None:
+        """Give up the graph for this layout, and never capture it again."""
+        assert self.graphs is not None, "there are no graphs"
+        self.graphs.refuse(self._bindings[layout])
+
+    def _drop_binding(self, layout: Layout) -> None:
+        binding = self._bindings.pop(layout)
+        if self.graphs is not None:
+            self.graphs.forget(binding)
 
     def free(self) -> None:
         """Let go of the batch; the event must be done."""
@@ -121,7 +139,7 @@ class Lane:
     def close(self) -> None:
         """Free the memory and the events; the stream must be idle. A second call does nothing."""
         self._bindings.clear()
-        for resource in (self.memory, self.event, *self.marks):
+        for resource in (self.graphs, self.memory, self.event, *self.marks):
             if resource is not None:
                 resource.close()
         self.memory = None

@@ -15,12 +15,14 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from headrace.device.base import Device, DevicePtr, HostPtr, Stream
-from headrace.engines.base import Binding, ExecutionContext
+from headrace.device.base import CapturableStream, Device, DevicePtr, HostPtr, Stream
+from headrace.engines.base import Binding, ExecutionContext, Layout
 from headrace.errors import DeviceError
 from headrace.slots.anchor import Anchor
 from headrace.slots.batch import Batch, Output
+from headrace.slots.blocks import Block
 from headrace.slots.forecast import Forecast
+from headrace.slots.graphs import GraphTally, LaneGraphs, MissReason
 from headrace.slots.lane import Lane
 from headrace.slots.state import SLOT_STEPS, LaneState, SlotState
 
@@ -52,6 +54,8 @@ class Slot:
         self.first_since = 0.0  # clock seconds at which the first of them was seen to be the first
         self.forecast = Forecast()
         self.anchor: Anchor | None = None  # while somebody wants to know when the device worked
+        self.last_layout: Layout | None = None  # of the batch that was enqueued last
+        self._warm_layout: Layout | None = None  # that the context ran last, not by a graph
         self._device = device
         self._stream = stream
         self._clock = clock
@@ -68,6 +72,12 @@ class Slot:
             for _ in range(num_lanes)
         ]
 
+    def use_graphs(self, tally: GraphTally) -> None:
+        """Capture CUDA graphs from now on, where the stream can; counted in `tally`."""
+        if isinstance(self._stream, CapturableStream):
+            for lane in self.lanes:
+                lane.graphs = LaneGraphs(self._stream, tally, self._graph_obstacle)
+
     def free_lane(self) -> Lane | None:
         """Return a lane that can take a batch now."""
         if self.state is SlotState.OPEN:
@@ -82,6 +92,7 @@ class Slot:
         What fails here is kept as the lane's error and comes out with its completion.
         """
         lane.batch = batch
+        self.last_layout = batch.layout
         lane.enqueued_at = self._clock()
         try:
             if self._is_unified:
@@ -103,6 +114,16 @@ class Slot:
         assert lane.batch is not None
         began_at = max(lane.enqueued_at, self.first_since)
         return began_at + self.forecast.least_s(lane.batch.layout)
+
+    def overwrite_outputs(self, lane: Lane, layout: Layout, block: Block) -> None:
+        """Copy a block's bytes over the outputs on the device, to see what a run writes."""
+        assert lane.memory is not None
+        start = layout.outputs_start
+        self._stream.copy_h2d(
+            DevicePtr(lane.memory.ptr + start),
+            HostPtr(block.ptr + start),
+            layout.size_bytes - start,
+        )
 
     def outputs(self, lane: Lane, index: int) -> list[Output]:
         """Return (shape, bytes) of each output of the batch's request `index`; the lane is done.
@@ -172,6 +193,7 @@ class Slot:
         """Run on the launcher, or inline: the engine blocks until it is done."""
         lane.started_at = self._clock()
         self.context.enqueue(binding)
+        self._warm_layout = binding.layout
         lane.finished_at = self._clock()
 
     def _enqueue_with_copies(self, lane: Lane, batch: Batch[Any]) -> None:
@@ -179,13 +201,18 @@ class Slot:
         binding = lane.binding = lane.binding_for(layout)
         assert lane.memory is not None
         base = lane.memory.ptr
+        compute = partial(self._compute, lane, binding)
+        graph = None if lane.graphs is None else lane.graphs.pick(binding, compute)
         self._mark(lane, 0)
         (request,) = batch.requests
         assert request.block is not None
         host = request.block.ptr
         stream.copy_h2d(base, host, layout.inputs_end)
         self._mark(lane, 1)
-        stream.launch(partial(self._compute, lane, binding))
+        if graph is None:
+            stream.launch(compute)
+        else:
+            graph.launch()
         self._mark(lane, 2)
         stream.copy_d2h(
             HostPtr(host + layout.outputs_start),
@@ -193,6 +220,11 @@ class Slot:
             layout.size_bytes - layout.outputs_start,
         )
         self._mark(lane, 3)
+
+    def _graph_obstacle(self, layout: Layout) -> MissReason | None:
+        if self.in_flight:
+            return "busy"
+        return None if self._warm_layout is layout else "cold"
 
     def _mark(self, lane: Lane, index: int) -> None:
         if lane.marks:

@@ -19,7 +19,8 @@ GROUND = {
 # Who puts the parts together or shows them to the operator; may see all, and no layer may see it.
 COMPOSITION = (
     *("__main__", "app", "banner", "catalog", "cli", "fronts", "life", "loader", "logging_setup"),
-    *("memory", "model", "naps", "observe", "table"),
+    *("building", "memory", "model", "naps", "observe", "opening", "table"),
+    *("ladder", "timeline"),
 )
 
 

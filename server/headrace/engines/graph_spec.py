@@ -1,0 +1,85 @@
+"""Which CUDA graphs a configuration asks for: `optimization.cuda.graphs` and `graph_spec`; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.engines.base import Shape, TensorSpec
+from headrace.errors import ConfigError
+from headrace_proto.v1 import model_config_pb2 as config_pb
+
+if TYPE_CHECKING:
+    from headrace_proto.v1.model_config_pb2 import ModelOptimizationPolicy
+
+FIELD = "optimization.cuda.graph_spec"
+
+
+def wants_graphs(config: config_pb.ModelConfig) -> bool:
+    """Say whether CUDA graphs are switched on."""
+    return config.optimization.cuda.graphs
+
+
+def graph_shapes(
+    config: config_pb.ModelConfig, inputs: Sequence[TensorSpec]
+) -> list[tuple[Shape, ...]]:
+    """Return the shapes of all inputs for every `graph_spec`, as clients send them.
+
+    Args:
+        config: Completed.
+        inputs: The model's, in the order in which the shapes shall be.
+
+    Raises:
+        ConfigError: A specification does not fit the model; says which field and why.
+    """
+    specs = config.optimization.cuda.graph_spec
+    return [
+        _shapes(spec, f"{FIELD}[{index}]", config.max_batch_size, inputs)
+        for index, spec in enumerate(specs)
+    ]
+
+
+def _shapes(
+    spec: ModelOptimizationPolicy.Cuda.GraphSpec,
+    field: str,
+    max_batch_size: int,
+    inputs: Sequence[TensorSpec],
+) -> tuple[Shape, ...]:
+    rows = spec.batch_size
+    allowed = range(1, max_batch_size + 1) if max_batch_size else range(1)
+    if rows not in allowed:
+        raise ConfigError(
+            f"is {rows}, expected {allowed[0]} to {allowed[-1]}, as max_batch_size is "
+            f"{max_batch_size}",
+            field=f"{field}.batch_size",
+        )
+    dims = {name: tuple(shape.dim) for name, shape in spec.input.items()}
+    if unknown := sorted(dims.keys() - {each.name for each in inputs}):
+        raise ConfigError(f"there is no input {unknown[0]!r}", field=f"{field}.input")
+    head = (rows,) if max_batch_size else ()
+    return tuple(_shape(each, head, dims, f"{field}.input") for each in inputs)
+
+
+def _shape(tensor: TensorSpec, head: Shape, dims: Mapping[str, Shape], field: str) -> Shape:
+    """Return one input's shape: what is said of it, else its own where that is fixed."""
+    batch = () if tensor.is_shape_tensor else head
+    wanted = tensor.shape[len(batch) :]
+    if tensor.name not in dims:
+        fixed = tuple(size for size in wanted if size is not None)
+        if len(fixed) < len(wanted):
+            shown = [-1 if size is None else size for size in wanted]
+            raise ConfigError(
+                f"needs the shape of input {tensor.name!r}, whose dims {shown} are not fixed",
+                field=field,
+            )
+        return (*batch, *fixed)
+    came = dims[tensor.name]
+    fits = len(came) == len(wanted) and all(
+        size >= 0 and other in (None, size) for size, other in zip(came, wanted, strict=True)
+    )
+    if not fits:
+        shown = [-1 if size is None else size for size in wanted]
+        raise ConfigError(
+            f"gives input {tensor.name!r} the dims {list(came)}, expected {shown}", field=field
+        )
+    return (*batch, *came)

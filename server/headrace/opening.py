@@ -1,0 +1,208 @@
+"""Opens the slots of a model and warms them up: the first request finds everything ready."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from headrace.device.base import Device, Stream
+from headrace.device.host import HostDevice
+from headrace.engines.base import CapturableEngine, Engine, Layout, Shape
+from headrace.engines.graph_spec import FIELD, graph_shapes, wants_graphs
+from headrace.engines.model_spec import ModelSpec
+from headrace.errors import ConfigError, EngineError, RequestError
+from headrace.model import engine_shapes, reserve_blocks, trial_layouts
+from headrace.slots.blocks import BlockPool
+from headrace.slots.footprint import Footprint
+from headrace.slots.graphs import GraphTally
+from headrace.slots.lane import Lane
+from headrace.slots.pool import SlotPool
+from headrace.slots.slot import NUM_LANES, Slot
+from headrace.slots.warmup import capture_graphs, warm_up
+from headrace_proto.v1 import model_config_pb2 as config_pb
+
+log = logging.getLogger(__name__)
+
+GPU_SLOTS = 2  # where nothing says otherwise: one computes while the other copies
+NUM_TRIALS = 20  # the least of so many runs is what the model takes
+LEAST_HAND_OVER_S = 50e-6
+"""In a busy server both threads want the interpreter lock; an idle measurement does not show it."""
+LONG_RUN_S = 0.005  # longer than any hand-over: no need to measure more often
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The slots of one model, warm.
+
+    Attributes:
+        pool: All of them.
+        layouts: What they were warmed up with.
+        footprint: Their memory; None where the device has none of its own.
+        graphs: None where CUDA graphs are off.
+    """
+
+    pool: SlotPool
+    layouts: Sequence[Layout]
+    footprint: Footprint | None = None
+    graphs: GraphTally | None = None
+
+
+class SlotOpener:
+    """Opens slots on one device.
+
+    Args:
+        device: Theirs.
+        blocks: Its staging blocks; some are allocated ahead for each model.
+        clock: Seconds, for all slots.
+        default_num_slots: Where a configuration names no number; 0 to choose by device.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        blocks: BlockPool,
+        *,
+        clock: Callable[[], float],
+        default_num_slots: int = 0,
+    ) -> None:
+        self._device = device
+        self._blocks = blocks
+        self._clock = clock
+        self._default_num_slots = default_num_slots
+
+    @property
+    def num_slots(self) -> int:
+        """How many slots a model gets whose configuration names no number."""
+        if self._default_num_slots:
+            return self._default_num_slots
+        return GPU_SLOTS if self._device.kind == "cudart" else len(os.sched_getaffinity(0))
+
+    def open(self, engine: Engine, spec: ModelSpec, config: config_pb.ModelConfig) -> Opened:
+        """Open the slots and run each, so that the first request finds them warm.
+
+        A model on the CPU that runs shorter than a hand-over to a thread gets one slot that runs it
+        on the stepping thread instead: there the hand-over would cost more than the model.
+
+        Raises:
+            HeadraceError: It cannot be served; nothing stays open.
+        """
+        tally = self._graph_tally(engine, spec, config)
+        layouts = trial_layouts(engine, self._graph_shapes(engine, spec, config) if tally else ())
+        self._refuse_what_never_fits(layouts, spec)
+        if isinstance(self._device, HostDevice) and self._is_short(engine, layouts[0], spec):
+            stream: Stream = self._device.open_inline_stream()
+            return Opened(SlotPool([self._open_slot(0, engine, stream, is_inline=True)]), layouts)
+        num_slots = spec.num_slots or self.num_slots
+        slots: list[Slot] = []
+        try:
+            for index in range(num_slots):
+                slots.append(self._open_slot(index, engine, self._device.open_stream()))
+                self._warm_up(slots[-1], layouts, spec, tally)
+        except BaseException:
+            SlotPool(slots).close()
+            raise
+        num_lanes = num_slots * NUM_LANES
+        blocks_bytes = sum(
+            reserve_blocks(self._blocks, layout, num_lanes, self._device) for layout in layouts
+        )
+        pool = SlotPool(slots)
+        footprint = Footprint(pool, engine.weights_bytes, blocks_bytes)
+        return Opened(pool, layouts, None if self._device.is_unified else footprint, tally)
+
+    def _graph_tally(
+        self, engine: Engine, spec: ModelSpec, config: config_pb.ModelConfig
+    ) -> GraphTally | None:
+        """Return what counts a model's graphs; None when it has none, though they be asked for."""
+        if not wants_graphs(config):
+            return None
+        if self._device.is_unified:
+            why_not = f"the device is {self._device.kind}"
+        elif not isinstance(engine, CapturableEngine) or not engine.is_capturable:
+            why_not = f"what {spec.backend} enqueues cannot be captured from outside"
+        else:
+            return GraphTally()
+        log.warning("%s: CUDA graphs are asked for, but %s", spec.name, why_not)
+        return None
+
+    def _graph_shapes(
+        self, engine: Engine, spec: ModelSpec, config: config_pb.ModelConfig
+    ) -> list[tuple[Shape, ...]]:
+        try:
+            return [
+                engine_shapes(engine, spec, shapes) for shapes in graph_shapes(config, spec.inputs)
+            ]
+        except RequestError as error:
+            raise ConfigError(str(error), field=FIELD) from error
+
+    def _refuse_what_never_fits(self, layouts: Sequence[Layout], spec: ModelSpec) -> None:
+        for layout in layouts:
+            if not self._blocks.fits(layout.size_bytes):
+                raise ConfigError(
+                    f"a request to {spec.name} and its reply need {layout.size_bytes} bytes of "
+                    "staging memory, more than there is; raise --pinned-memory-pool-byte-size"
+                )
+
+    def _open_slot(
+        self, index: int, engine: Engine, stream: Stream, *, is_inline: bool = False
+    ) -> Slot:
+        with ExitStack() as undo:
+            undo.callback(stream.close)
+            context = engine.open_context(stream)
+            undo.callback(context.close)
+            slot = Slot(
+                index,
+                self._device,
+                stream,
+                context,
+                clock=self._clock,
+                num_lanes=1 if is_inline else NUM_LANES,
+                has_marks=self._device.kind == "cudart",
+                is_inline=is_inline,
+            )
+            undo.pop_all()
+        return slot
+
+    def _warm_up(
+        self, slot: Slot, layouts: Sequence[Layout], spec: ModelSpec, tally: GraphTally | None
+    ) -> None:
+        lanes = slot.lanes[:1] if self._device.is_unified else slot.lanes
+        for layout in sorted(layouts, key=lambda each: -each.size_bytes):  # so no memory moves
+            for lane in lanes:
+                self._try(slot, layout, spec, lane)
+        if tally is None:
+            return
+        slot.use_graphs(tally)
+        try:
+            num_graphs = capture_graphs(slot, layouts, self._blocks)
+        except EngineError as error:
+            log.info("%s: no CUDA graph was captured on zeros: %s", spec.name, error)
+        else:
+            log.info("%s: slot %d has %d CUDA graphs", spec.name, slot.index, num_graphs)
+        tally.restart()
+
+    def _is_short(self, engine: Engine, layout: Layout, spec: ModelSpec) -> bool:
+        device = self._device
+        assert isinstance(device, HostDevice)
+        slot = self._open_slot(0, engine, device.open_inline_stream(), is_inline=True)
+        try:
+            best_s = min(self._try(slot, layout, spec) for _ in range(2))
+            for _ in range(NUM_TRIALS if best_s < LONG_RUN_S else 0):
+                best_s = min(best_s, self._try(slot, layout, spec))
+        finally:
+            slot.close()
+        hand_over_s = max(device.hand_over_s(), LEAST_HAND_OVER_S)
+        log.info(
+            "%s takes %.0f us, a hand-over %.0f us", spec.name, best_s * 1e6, hand_over_s * 1e6
+        )
+        return best_s < hand_over_s
+
+    def _try(self, slot: Slot, layout: Layout, spec: ModelSpec, lane: Lane | None = None) -> float:
+        """Return how long zeros took; for ever, when the model refuses zeros."""
+        try:
+            return warm_up(slot, layout, self._blocks, lane=lane)
+        except EngineError as error:
+            log.info("%s refuses a warm-up run on zeros: %s", spec.name, error)
+            return float("inf")

@@ -1,0 +1,139 @@
+"""Warm-up: zeros run through the lanes before any request does, and graphs are put to the proof.
+
+Called while a model is loaded: nothing else is in flight on its slots, and waiting is allowed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from headrace.engines.base import Layout
+from headrace.slots.batch import Batch
+from headrace.slots.blocks import Block, BlockPool
+from headrace.slots.graphs import PLAIN_RUNS
+from headrace.slots.lane import Lane
+from headrace.slots.slot import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+log = logging.getLogger(__name__)
+
+UNWRITTEN = b"\xa5"
+"""What outputs are filled with before a replay: a graph that writes nothing must show."""
+
+
+@dataclass(slots=True, eq=False)
+class _Trial:
+    """A request of zeros."""
+
+    layout: Layout
+    block: Block | None
+    rows: int = 1
+
+
+def warm_up(slot: Slot, layout: Layout, blocks: BlockPool, *, lane: Lane | None = None) -> float:
+    """Run zeros through a lane once and return how long the computation took, in seconds.
+
+    Args:
+        slot: One that nothing is in flight on.
+        layout: Of the zeros.
+        blocks: Where their block comes from.
+        lane: One of the slot's; the first when none is named.
+
+    Raises:
+        EngineError: The engine refused them. A model may refuse zeros and yet serve real data.
+        DeviceError: The device failed.
+    """
+    lane = lane or slot.lanes[0]
+    with _zeros(layout, blocks) as trial:
+        try:
+            _run(slot, lane, trial)
+            slot.outputs(lane, 0)
+            return lane.timing(0.0).execute_s
+        finally:
+            lane.free()
+
+
+def capture_graphs(slot: Slot, layouts: Sequence[Layout], blocks: BlockPool) -> int:
+    """Capture a graph of every layout on every lane, and give up those that replay wrong outputs.
+
+    They are compared with plain runs after all of them were captured: one context makes them all,
+    and what it does for one must not change another.
+
+    Returns:
+        How many were captured and stand the proof.
+
+    Raises:
+        EngineError: The engine refused zeros.
+        DeviceError: The device failed.
+    """
+    expected: dict[tuple[Lane, Layout], bytes] = {}
+    for layout in sorted(layouts, key=lambda each: -each.size_bytes):  # so that no memory moves
+        for lane in slot.lanes:
+            with _zeros(layout, blocks) as trial:
+                digests = [_digest(slot, lane, trial) for _ in range(PLAIN_RUNS + 1)]
+                expected[lane, layout] = digests[0]  # of a plain run; the last one was captured
+    proven = [
+        _is_proven(slot, lane, layout, blocks, digest)
+        for (lane, layout), digest in expected.items()
+        if lane.has_graph(layout)
+    ]
+    return sum(proven)
+
+
+def _is_proven(slot: Slot, lane: Lane, layout: Layout, blocks: BlockPool, expected: bytes) -> bool:
+    with _zeros(layout, blocks) as trial:
+        assert trial.block is not None
+        view = trial.block.view
+        num_bytes = layout.size_bytes - layout.outputs_start
+        view[layout.outputs_start : layout.size_bytes] = UNWRITTEN * num_bytes
+        slot.overwrite_outputs(lane, layout, trial.block)
+        if _digest(slot, lane, trial) == expected:
+            return True
+    lane.refuse_graph(layout)
+    log.warning(
+        "slot %d runs inputs of shapes %s without a CUDA graph: a replay gave other outputs than a "
+        "plain run",
+        slot.index,
+        [list(shape) for shape in layout.input_shapes],
+    )
+    return False
+
+
+def _digest(slot: Slot, lane: Lane, trial: _Trial) -> bytes:
+    """Run once and return a digest of the outputs."""
+    digest = blake2b()
+    try:
+        _run(slot, lane, trial)
+        for _shape, content in slot.outputs(lane, 0):
+            digest.update(content)
+    finally:
+        lane.free()
+    return digest.digest()
+
+
+def _run(slot: Slot, lane: Lane, trial: _Trial) -> None:
+    slot.enqueue(lane, Batch((trial,), trial.layout, 1))
+    slot.synchronize()
+    slot.in_flight.popleft()
+    if lane.error is not None:
+        raise lane.error
+    lane.event.is_done()
+
+
+@contextmanager
+def _zeros(layout: Layout, blocks: BlockPool) -> Iterator[_Trial]:
+    block = blocks.lease(layout.size_bytes)
+    if block is None:
+        raise AssertionError("warm-up runs before any request")
+    block.view[: layout.inputs_end] = bytes(layout.inputs_end)
+    try:
+        yield _Trial(layout, block)
+    finally:
+        blocks.release(block)

@@ -1,0 +1,73 @@
+"""Which slot takes the next batch."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.slots.state import LaneState, SlotState
+from helpers.core_rig import Rig
+
+
+def taken(rig: Rig, size: int) -> int:
+    """Serve one request and return the index of the slot that ran it."""
+    rig.submit(b"x" * size)
+    rig.step()
+    (slot,) = (slot for slot in rig.slots if slot.in_flight)
+    rig.run()
+    return slot.index
+
+
+def test_a_batch_goes_where_its_layout_ran_last() -> None:
+    """Idle slots keep to their shapes, whatever the order of requests."""
+    rig = Rig(num_slots=3)
+    homes = {size: taken(rig, size) for size in (10, 20, 30)}
+    assert sorted(homes.values()) == [0, 1, 2]
+    for size in (30, 10, 10, 20, 30, 20, 10):
+        assert taken(rig, size) == homes[size]
+    rig.close()
+
+
+def test_an_idle_slot_goes_before_a_busy_one_that_knows_the_layout() -> None:
+    """Shapes decide between slots that are equally busy, and only then."""
+    rig = Rig(num_slots=2)
+    home = taken(rig, 10)
+    for _ in range(2):
+        rig.submit(b"x" * 10)
+    rig.step()
+    assert [len(slot.in_flight) for slot in rig.slots] == [1, 1]
+    rig.run()
+    assert home in (0, 1)
+    rig.close()
+
+
+def test_equals_go_in_turn() -> None:
+    """New layouts are spread over all slots."""
+    rig = Rig(num_slots=4)
+    assert [taken(rig, size) for size in range(1, 9)] == [0, 1, 2, 3, 0, 1, 2, 3]
+    rig.close()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.sampled_from([1, 2])), max_size=3),
+    st.sampled_from([1, 2]),
+)
+def test_the_choice_is_least_busy_then_warm(states: list[tuple[int, bool, int]], size: int) -> None:
+    """Of the open slots with a free lane none is less busy, nor as busy and warmer."""
+    rig = Rig(num_slots=len(states))
+    for slot, (busy, is_open, last) in zip(rig.slots, states, strict=True):
+        slot.in_flight.extend(slot.lanes[:busy])
+        for lane in slot.lanes[:busy]:
+            lane.state = LaneState.IN_FLIGHT
+        slot.state = SlotState.OPEN if is_open else SlotState.FAULTED
+        slot.last_layout = rig.layout(last)
+    layout = rig.layout(size)
+    able = [slot for slot in rig.slots if slot.state is SlotState.OPEN and len(slot.in_flight) < 2]
+    lane = rig.pool.next_lane(layout)
+    assert (lane is not None) == bool(able)
+    if lane is not None:
+        rank = [(len(slot.in_flight), slot.last_layout is not layout) for slot in able]
+        assert (len(lane.slot.in_flight), lane.slot.last_layout is not layout) == min(rank)
+    for slot in rig.slots:
+        slot.in_flight.clear()
+    rig.close()
