@@ -81,7 +81,7 @@ class RpcClient:
         """Infer and return the outputs."""
         return arrays(self.start(infer_message(model, inputs, **more)).result())
 
-    def ask(self, name: str, **fields: Any) -> Any:
+    def ask(self, name: str, /, **fields: Any) -> Any:
         """Call a unary RPC by its name; the fields are those of its request."""
         method: Any = self.channel.unary_unary(
             SERVICE + name,

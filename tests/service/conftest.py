@@ -10,7 +10,7 @@ import pytest
 from helpers import onnx_models
 from helpers.rpc_client import RpcClient
 from helpers.server import TRANSPORTS, Server, ServerPool
-from load.models import SMALL, write_repository
+from load.models import DTYPES, SMALL, write_repository
 
 
 @pytest.fixture(scope="session")
@@ -41,15 +41,16 @@ def server(transport: str, servers: ServerPool, load_repository: Path) -> Server
 
 @pytest.fixture(scope="session")
 def small_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository of the small models, each with something of its own."""
-    return onnx_models.write_repository(tmp_path_factory.mktemp("small-models"))
+    """A repository of small models, each with something of its own, and all identities."""
+    folder = tmp_path_factory.mktemp("small-models")
+    write_repository(folder, [f"identity_{datatype.lower()}" for datatype in DTYPES])
+    return onnx_models.write_repository(folder)
 
 
 @pytest.fixture
 def small(transport: str, servers: ServerPool, small_repository: Path) -> Server:
-    """A server with the small models and a queue of two."""
-    queue = ("--max-queue-size", "2")
-    return servers.get("--model-repository", small_repository, "--transport", transport, *queue)
+    """A server with the small models."""
+    return servers.get("--model-repository", small_repository, "--transport", transport)
 
 
 @pytest.fixture
@@ -57,3 +58,19 @@ def client(small: Server) -> Iterator[RpcClient]:
     """A client of that server."""
     with RpcClient(small.address) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def slow_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The slow model alone, in one slot."""
+    folder = tmp_path_factory.mktemp("slow-model")
+    onnx_models.save(onnx_models.slow(), folder / "slow/1/model.onnx")
+    (folder / "slow/config.pbtxt").write_text(onnx_models.SLOW_CONFIG)
+    return folder
+
+
+@pytest.fixture
+def slow(transport: str, servers: ServerPool, slow_repository: Path) -> Server:
+    """A server with the slow model: two requests run, two may wait."""
+    queue = ("--max-queue-size", "2")
+    return servers.get("--model-repository", slow_repository, "--transport", transport, *queue)

@@ -13,7 +13,6 @@ from time import monotonic
 
 import grpc
 import numpy as np
-import pytest
 from grpc_health.v1 import health_pb2
 from onnx import TensorProto, helper
 
@@ -27,15 +26,6 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 LONG = 3000  # rounds: about half a second
 ENDLESS = 1_000_000  # minutes
-
-
-@pytest.fixture(scope="session")
-def slow_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The slow model alone: most of these tests start a server of their own."""
-    folder = tmp_path_factory.mktemp("slow-model")
-    onnx_models.save(onnx_models.slow(), folder / "slow/1/model.onnx")
-    (folder / "slow/config.pbtxt").write_text(onnx_models.SLOW_CONFIG)
-    return folder
 
 
 @contextmanager
