@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
-
 import pytest
 
 from headrace.device.sim import SimDevice
@@ -21,44 +13,14 @@ from headrace.engines.trt_api import (
     USED_ENUMS,
 )
 from helpers.fake_tensorrt import World, make_module
-from helpers.trt_describe import Description
+from helpers.trt_bindings import describe, member, missing
 from helpers.trt_describe import describe as describe_module
-from helpers.trt_wheels import BINDINGS, Wheel, WheelError, bindings
+from helpers.trt_wheels import BINDINGS, Wheel
 
 # The first test of a run fetches wheels of about 1 MB each.
 pytestmark = pytest.mark.timeout(300)
 
-DESCRIBE = Path(__file__).parent.parent / "helpers" / "trt_describe.py"
 LABELS = [wheel.label for wheel in BINDINGS]
-
-
-@cache
-def describe(wheel: Wheel) -> Description:
-    """Describe the real bindings, each in a process of its own: their libraries are not there."""
-    try:
-        folder = bindings(wheel)
-    except WheelError as error:
-        pytest.skip(f"no bindings to compare with: {error}")
-    ran = subprocess.run(
-        [sys.executable, str(DESCRIBE), wheel.module],
-        env=os.environ | {"PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return Description(**json.loads(ran.stdout))
-
-
-def missing(
-    used: Mapping[str, tuple[str, ...]], real: Mapping[str, list[str]], owner: str
-) -> list[str]:
-    return [f"{owner}.{line}" for line in used[owner] if line not in real.get(owner, [])]
-
-
-def member(line: str) -> str:
-    """The name in a line such as `name(str) -> bool`, `name: int` or `name = bool`."""
-    return line.partition("(")[0].partition(":")[0].partition(" =")[0]
 
 
 @pytest.mark.parametrize("wheel", BINDINGS, ids=LABELS)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ import pytest
 
 from headrace.engines.plan import RTX_HEADER_BYTES, read_plan_header
 from headrace.errors import ConfigError
-from helpers.trt_wheels import WheelError, rtx_runtime
+from helpers.rtx_process import run_python
 
 # The first test of a run fetches 96 MB.
 pytestmark = pytest.mark.timeout(300)
@@ -24,18 +21,7 @@ SUBJECT = Path(__file__).parent.parent / "helpers" / "rtx_subject.py"
 
 def run(*arguments: str | Path) -> str:
     """Run the subject with the RTX runtime and, wherever this runs, without a GPU."""
-    try:
-        folder = rtx_runtime()
-    except WheelError as error:
-        pytest.skip(f"no RTX runtime to compare with: {error}")
-    search = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-    ran = subprocess.run(
-        [sys.executable, str(SUBJECT), *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": search, "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run_python(SUBJECT, *arguments)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
@@ -81,6 +67,69 @@ def test_each_capability_has_its_bit(tmp_path: Path, asked: str, found: tuple[st
     path = tmp_path / "model.plan"
     run("build", path, asked)
     assert read_plan_header(path).compute_capabilities == found
+
+
+def changed(plan: Path, folder: Path, at: int, new: bytes) -> Path:
+    """Write a copy of a plan with some of its bytes changed."""
+    content = bytearray(plan.read_bytes())
+    content[at : at + len(new)] = new
+    path = folder / "changed.plan"
+    path.write_bytes(content)
+    return path
+
+
+def test_a_plan_of_another_release_is_told_by_both_versions(
+    plan: Path, tmp_path: Path, facts: dict[str, Any]
+) -> None:
+    """One line has the release that built it, the one that is here, and what to do about it."""
+    text = refusal(changed(plan, tmp_path, 24, bytes((1, 6, 0, 99))), "--unasked")
+    assert "built by TensorRT-RTX 1.6.0.99 for" in text
+    assert f"here is tensorrt_rtx_bindings {facts['version']} on GPU 0" in text
+    assert text.endswith("the releases differ: build the plan with the TensorRT-RTX that is here")
+    assert "\n" not in text
+
+
+def test_a_plan_for_another_architecture_is_told_by_both_capabilities(plan: Path) -> None:
+    """One line has what it was compiled for, what the GPU has, and the flag that would mend it."""
+    text = refusal(plan, "--capability", "9.0")
+    assert "for compute capability 8.6, 12.0; here is" in text
+    assert "compute capability 9.0); it is not for this GPU" in text
+    assert text.endswith("build it with --compute-capabilities 9.0")
+    assert "it is not for this GPU" not in refusal(plan, "--capability", "8.6")
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.5])
+def test_a_plan_of_garbage_behind_a_good_header_is_refused_by_the_runtime(
+    plan: Path, tmp_path: Path, kept: float
+) -> None:
+    """What the header cannot show the runtime finds, and its own words are in the text."""
+    content = plan.read_bytes()
+    size = int(len(content) * kept)
+    body = content[RTX_HEADER_BYTES:size] if kept < 1 else bytes(size - RTX_HEADER_BYTES)
+    whole = content[:16] + struct.pack("<Q", size) + content[24:RTX_HEADER_BYTES] + body
+    path = tmp_path / "broken.plan"
+    path.write_bytes(whole)
+    text = refusal(path, "--unasked")
+    assert "refuses it (IRuntime::deserializeCudaEngine: Error Code 1: Serialization" in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is empty; expected a TensorRT plan"),
+        (b"\x01\x02" * 500, "is no TensorRT plan: found b'\\x01\\x02"),
+        (b"vtrt" + bytes(20), "is truncated: 24 bytes, but the header"),
+    ],
+    ids=["empty", "garbage", "cut in the header"],
+)
+def test_what_is_no_plan_is_told_without_the_runtime(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
+    """Such a file never reaches the runtime."""
+    path = tmp_path / "model.plan"
+    path.write_bytes(content)
+    assert told in refusal(path)
 
 
 def test_refusal_has_the_first_words_of_the_runtime(plan: Path, facts: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ A script, run in a process of its own because the runtime is 230 MB that a test 
 
     python rtx_subject.py build PATH 8.6,8.9     "" is the builder's own choice of capabilities
     python rtx_subject.py load PATH [--unasked]  print the refusal; --unasked: no validity check
+                                    [--capability 9.0]  as on a GPU of that compute capability
     python rtx_subject.py facts                  print what the runtime says about itself
 """
 
@@ -46,13 +47,21 @@ def build(path: Path, capabilities: str) -> None:
     path.write_bytes(builder.build_serialized_network(network, config))
 
 
-def load(path: Path, *, is_unasked: bool) -> str:
+class Gpu(SimDevice):
+    """The virtual device with the compute capability that a GPU would tell."""
+
+    compute_capability = ""
+
+
+def load(path: Path, *, is_unasked: bool, capability: str = "") -> str:
     """Return the text of the refusal: there is no GPU here, so there is one."""
     backend = open_backend("rtx")
     if is_unasked:
         backend = Backend(backend.trt, replace(backend.can, has_validity=False))
+    gpu = Gpu()
+    gpu.compute_capability = capability
     try:
-        load_plan(backend, read_plan_header(path), SimDevice(), allow_host_code=False)
+        load_plan(backend, read_plan_header(path), gpu, allow_host_code=False)
     except ConfigError as error:
         return str(error)
     return ""
@@ -68,6 +77,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["build", path, capabilities]:
             build(Path(path), capabilities)
+        case ["load", path, "--capability", capability]:
+            print(json.dumps(load(Path(path), is_unasked=True, capability=capability)))
         case ["load", path, *options]:
             print(json.dumps(load(Path(path), is_unasked="--unasked" in options)))
         case ["facts"]:

@@ -21,10 +21,11 @@ SAME_TYPES = {
     "buffer": "Buffer",
     "typing_extensions.Buffer": "Buffer",
     "typing.SupportsInt": "int",
+    "collections.abc.Sequence[typing.SupportsInt]": "list[int]",
     "capsule": "Any",
     "typing_extensions.CapsuleType": "Any",
 }
-PACKAGE = re.compile(r"\btensorrt\w*\.(?:tensorrt\w*\.)?")
+PACKAGE = re.compile(r"\btensorrt\w*\.(?:tensorrt\w*\.)?|\bnv(?:infer1|onnxparser)::(?:v_1_0::)?")
 SIGNATURE = re.compile(r"^(?:\d+\. )?(\w*)\((.*)\) -> (.+?)\s*$")
 
 

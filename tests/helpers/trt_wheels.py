@@ -61,6 +61,7 @@ class Wheel:
 BINDINGS = (
     Wheel("tensorrt-cu12-bindings", "10.1.0", "tensorrt_bindings"),  # the oldest we support
     Wheel("tensorrt-cu13-bindings", "10.16.1.11", "tensorrt_bindings"),
+    Wheel("tensorrt-cu13-bindings", "11.0.0.114", "tensorrt_bindings"),
     Wheel("tensorrt-cu13-bindings", "11.4.0.106", "tensorrt_bindings"),
     Wheel("tensorrt-lean-cu13-bindings", "11.4.0.106", "tensorrt_lean_bindings"),
     Wheel("tensorrt-rtx-cu13-bindings", "1.7.1.116", "tensorrt_rtx_bindings"),

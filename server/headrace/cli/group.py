@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.cli.build import build
 from headrace.cli.check import check
 from headrace.cli.inspect import inspect
 from headrace.cli.serve import serve
@@ -19,10 +20,11 @@ def main() -> None:
     \b
     headrace serve model.onnx                    one model, nothing to configure
     headrace serve --model-repository models     a folder of models
+    headrace build model.onnx -o model.plan      for TensorRT
     headrace inspect model.plan                  what is in that file?
     headrace check models                        is anything wrong in that folder?
     """  # noqa: D301 (click's mark for lines to keep)
 
 
-for command in (serve, inspect, check, version):
+for command in (serve, build, inspect, check, version):
     main.add_command(command)

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from headrace.device import open_device
+from headrace.device.base import Device
 from headrace.engines.inspection import Open, Probe
 from headrace.engines.platforms import ONNX, TENSORRT
 from headrace.errors import HeadraceError
@@ -19,13 +20,9 @@ def opened() -> Iterator[dict[str, Open]]:
     openers: dict[str, Open] = {}
     if find_spec("onnxruntime"):
         openers[ONNX.name] = _open_onnx
-    device = None
-    with suppress(HeadraceError):  # a GPU that does not work: plans tell their header only
-        device = open_device("auto")
-    try:
+    with gpu_here() as gpu:
         # TensorRT must not be touched where there is no GPU.
-        if device is not None and device.kind == "cudart":
-            gpu = device
+        if gpu is not None:
 
             def open_plan(path: Path) -> Probe:
                 from headrace.engines.trt import open_engine
@@ -38,6 +35,16 @@ def opened() -> Iterator[dict[str, Open]]:
 
             openers[TENSORRT.name] = open_plan
         yield openers
+
+
+@contextmanager
+def gpu_here() -> Iterator[Device | None]:
+    """Yield the opened GPU; None where there is none that works."""
+    device = None
+    with suppress(HeadraceError):
+        device = open_device("auto")
+    try:
+        yield device if device is not None and device.kind == "cudart" else None
     finally:
         if device is not None:
             device.close()

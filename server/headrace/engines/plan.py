@@ -64,6 +64,13 @@ class PlanHeader:
         """Return the builder's version as its product writes it."""
         return ".".join(map(str, self.version)) if self.version else "(version not told)"
 
+    def is_for(self, capability: str) -> bool:
+        """Say whether an RTX plan was compiled for a compute capability, such as "8.6"."""
+        newest, newer = RTX_CAPABILITIES[-2:]
+        is_newer = _numbers(capability) > _numbers(newest)
+        wanted = newer if is_newer else capability
+        return wanted in self.compute_capabilities
+
     def describe(self) -> str:
         """Say in a few words what the plan was built by and for."""
         built_by = f"{PRODUCTS[self.kind]} {self.version_text}"
@@ -137,6 +144,10 @@ def capability_names(mask: int) -> tuple[str, ...]:
     bits = [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
     known = len(RTX_CAPABILITIES)
     return tuple(RTX_CAPABILITIES[bit] if bit < known else f"unknown (bit {bit})" for bit in bits)
+
+
+def _numbers(capability: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in capability.split(".") if part.isdigit())
 
 
 def _wrong_size(size_bytes: int, stated_bytes: int) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.device.base import Device
-from headrace.engines.plan import PlanHeader
+from headrace.engines.plan import PRODUCTS, PlanHeader, Version
 from headrace.engines.trt_logging import ErrorTexts, make_logger, make_recorder
 from headrace.engines.trt_modules import Backend
 from headrace.errors import ConfigError
@@ -108,16 +108,39 @@ def _is_valid(
 
 def _refusal(backend: Backend, header: PlanHeader, device: Device, reason: str) -> ConfigError:
     about = [getattr(device, "name", "")]
-    capability = getattr(device, "compute_capability", "")
+    capability = str(getattr(device, "compute_capability", ""))
     about += [f"compute capability {capability}"] if capability else []
     here = f"{backend.can.name} {backend.can.version} on GPU {device.index} ({', '.join(about)})"
-    mend = "build the plan with this TensorRT, on this GPU model"
-    if header.kind == "rtx":
-        mend = "build the plan with this TensorRT-RTX, for this GPU's compute capability"
-    elif "HostCodeAllowed" in reason:
-        mend = "it carries host code: trust it and pass --allow-host-code, or build it without"
     return ConfigError(
         f"{backend.can.name} refuses it ({reason or 'without giving a reason'}): it is "
-        f"{header.describe()}; here is {here}; {mend}",
+        f"{header.describe()}; here is {here}; {_mend(backend, header, capability, reason)}",
         path=str(header.path),
     )
+
+
+def _mend(backend: Backend, header: PlanHeader, capability: str, reason: str) -> str:
+    """Say what to do, by what is seen to differ between the plan and this machine.
+
+    It is never more than advice: whether they fit is the runtime's to say, and it said no.
+    """
+    if "HostCodeAllowed" in reason:
+        return "it carries host code: trust it and pass --allow-host-code, or build it without"
+    if header.version and not _is_release(header.version, backend.can.version):
+        differ = (
+            f"the releases differ: build the plan with the {PRODUCTS[header.kind]} that is here"
+        )
+        older = ", or with an older one and --version-compatible"
+        return differ if header.kind == "rtx" else differ + older
+    if header.kind == "rtx":
+        if capability and not header.is_for(capability):
+            return f"it is not for this GPU: build it with --compute-capabilities {capability}"
+        return "build the plan with this TensorRT-RTX, for this GPU's compute capability"
+    if "lean" in backend.can.name:
+        return "the lean runtime takes plans built with --version-compatible only"
+    return "build the plan with this TensorRT, on this GPU model"
+
+
+def _is_release(version: Version, text: str) -> bool:
+    """Say whether a module's version, which may be shortened, is that of a plan's builder."""
+    numbers = tuple(int(part) for part in text.split(".")[:4] if part.isdigit())
+    return version[: len(numbers)] == numbers

@@ -8,6 +8,7 @@ Rules
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,8 +52,25 @@ def open_backend(kind: Kind) -> Backend:
     Raises:
         ConfigError: None is installed, or it is too old; says which package is wanted.
     """
+    return _open(kind, MODULES[kind], f"the runtime {PRODUCTS[kind]}", PACKAGES[kind])
+
+
+def open_builder(kind: Kind) -> Backend:
+    """Import the first TensorRT that is installed and can build a kind of plan.
+
+    The standard one times kernels on the GPU, so the rule above holds for it; RTX needs no GPU.
+
+    Raises:
+        ConfigError: None is installed, or it is too old; says which package is wanted.
+    """
+    names = tuple(name for name in MODULES[kind] if "lean" not in name)
+    package = names[0]
+    return _open(kind, names, f"the builder {PRODUCTS[kind]}", package)
+
+
+def _open(kind: Kind, names: Sequence[str], wanted: str, package: str) -> Backend:
     faults: list[str] = []
-    for name in MODULES[kind]:
+    for name in names:
         try:
             module = importlib.import_module(name)
         except (ImportError, OSError) as error:  # OSError: a shared library is missing
@@ -63,8 +81,8 @@ def open_backend(kind: Kind) -> Backend:
             _check_version(backend.can)
         return backend
     raise ConfigError(
-        f"needs the runtime {PRODUCTS[kind]}, which cannot be imported ({'; '.join(faults)}): "
-        f"install the Python package {PACKAGES[kind]}"
+        f"needs {wanted}, which cannot be imported ({'; '.join(faults)}): "
+        f"install the Python package {package}"
     )
 
 

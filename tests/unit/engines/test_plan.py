@@ -145,3 +145,24 @@ def test_unknown_capability_bits_are_named_by_number() -> None:
     """A bit of a newer release is shown as a bit, not hidden."""
     assert capability_names(0) == ()
     assert capability_names(0b10000000_10) == ("8.0", "unknown (bit 9)")
+
+
+@pytest.mark.parametrize(
+    ("capability", "built_for", "is_for"),
+    [
+        ("8.6", ("8.6",), True),
+        ("8.9", ("8.6",), False),
+        ("9.0", ("8.0", "8.6", "8.9", "12.0", "12.1", "newer than 12.1"), False),
+        ("12.1", ("8.0", "8.6", "8.9", "12.0", "12.1", "newer than 12.1"), True),
+        ("12.3", ("8.0", "8.6", "8.9", "12.0", "12.1", "newer than 12.1"), True),
+        ("13.0", ("12.1",), False),
+    ],
+)
+def test_an_rtx_plan_says_which_gpus_it_is_for(
+    tmp_path: Path, capability: str, built_for: tuple[str, ...], is_for: bool
+) -> None:
+    """By the capabilities that it was compiled for, and "newer" means newer than all of them."""
+    content = bytes.fromhex(RTX_HEADERS[built_for])
+    (stated,) = struct.unpack_from("<Q", content, 16)
+    header = read_plan_header(write(tmp_path, content.ljust(stated, b"\0")))
+    assert header.is_for(capability) == is_for

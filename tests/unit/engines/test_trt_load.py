@@ -136,9 +136,48 @@ def test_a_refused_plan_tells_the_first_error_its_origin_and_what_is_here(rig: R
     assert "tensorrt refuses it (incompatible serialization version)" in reason
     assert "built by TensorRT 11.4.0.106" in reason
     assert "here is tensorrt 10.16.1.11 on GPU 0 (virtual device, compute capability 8.6)" in reason
-    assert "build the plan with this TensorRT, on this GPU model" in reason
+    assert "the releases differ: build the plan with the TensorRT that is here, or with" in reason
     assert "echo" not in reason
     assert rig.world.journal == ["runtime freed"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "version", "advice"),
+    [
+        ("ftrt", "tensorrt", "11.4.0.106", "build the plan with this TensorRT, on this GPU model"),
+        ("ftrt", "tensorrt", "11.4.0", "build the plan with this TensorRT, on this GPU model"),
+        ("ftrt", "tensorrt_lean", "11.4.0.106", "takes plans built with --version-compatible only"),
+        (
+            "ftrt",
+            "tensorrt",
+            "10.16.1.11",
+            "that is here, or with an older one and --version-compa",
+        ),
+        (
+            "vtrt",
+            "tensorrt_rtx",
+            "1.6.0.1",
+            "the releases differ: build the plan with the TensorRT",
+        ),
+        ("vtrt", "tensorrt_rtx", "1.7.1.116", "for this GPU's compute capability"),
+    ],
+)
+def test_the_advice_is_by_what_differs(
+    rig: Rig, kind: Any, name: str, version: str, advice: str
+) -> None:
+    """A refusal ends with what to do about the difference that can be seen."""
+    rig.install(name, version)
+    rig.world.refusals["deserialize_cuda_engine"] = "no"
+    assert advice in refusal(rig, double_plan(), kind=kind).reason
+
+
+def test_the_advice_for_another_gpu_names_its_capability(rig: Rig) -> None:
+    """An RTX plan that was not compiled for the GPU here is told by the GPU's capability."""
+    rig.install("tensorrt_rtx", "1.7.1.116")
+    rig.device.compute_capability = "9.0"
+    rig.world.refusals["deserialize_cuda_engine"] = "no"
+    reason = refusal(rig, double_plan(), kind="vtrt").reason
+    assert reason.endswith("not for this GPU: build it with --compute-capabilities 9.0")
 
 
 def test_a_refusal_without_a_reason_says_so(rig: Rig) -> None:
