@@ -40,10 +40,10 @@ def observe(
         labels = {"model": model.spec.name, "version": str(model.spec.version)}
         for name in ("headrace_queue_length", "nv_inference_pending_request_count"):
             metrics.add_source(name, partial(_length, line), **labels)
-        _observe_resources(metrics, model, labels)
+        observe_resources(metrics, model, labels)
 
 
-def _observe_resources(metrics: Metrics, model: ServedModel, labels: dict[str, str]) -> None:
+def observe_resources(metrics: Metrics, model: ServedModel, labels: dict[str, str]) -> None:
     """Show the memory of a model, and its CUDA graphs where they are on."""
     if model.footprint is not None:
         for kind, read in model.footprint.by_kind().items():

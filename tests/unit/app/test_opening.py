@@ -1,0 +1,116 @@
+"""How the slots of a plan are opened and warmed up, on the virtual device and the fake TensorRT."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from headrace.errors import ConfigError
+from headrace.slots.slot import NUM_LANES
+from helpers.fake_tensorrt import World
+from helpers.trt_rig import GpuSim
+from helpers.trt_served import TrtServed
+
+GRAPHS = "optimization { cuda { graphs: true } }"
+
+
+class SimServed(TrtServed):
+    """On the virtual device."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sim = GpuSim()
+        super().__init__(folder, monkeypatch, self.sim, World(self.sim))
+
+    def advance(self) -> None:
+        """Let one thing happen."""
+        self.sim.step()
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimServed]:
+    """A virtual GPU with the fake; in the end nothing may be open on it."""
+    rig = SimServed(tmp_path, monkeypatch)
+    yield rig
+    rig.close()
+    assert rig.sim.leaks() == []
+
+
+def floats(rows: int, seed: int = 0) -> NDArray[np.float32]:
+    """Return (rows, 4) whole numbers."""
+    return np.random.default_rng(seed).integers(-9, 9, (rows, 4)).astype(np.float32)
+
+
+def test_every_lane_has_run_before_the_first_request(rig: SimServed) -> None:
+    """Each lane has memory for the largest optimum, which no request moves."""
+    rig.load(num_slots=3)
+    lanes = [lane for slot in rig.slots for lane in slot.lanes]
+    assert len(lanes) == 3 * NUM_LANES
+    memories = [lane.memory for lane in lanes]
+    assert all(memories)
+    for seed in range(20):
+        rig.submit(floats(4, seed))
+    rig.run()
+    assert [lane.memory for lane in lanes] == memories
+    assert all(np.array_equal(each.answer, 2 * each.inputs[0]) for each in rig.asked)
+
+
+def test_a_layout_of_the_warm_up_serves_requests(rig: SimServed) -> None:
+    """Bindings and graphs are kept by layout, so the layout must be the same object."""
+    model = rig.load(config=GRAPHS)
+    assert model.graphs is not None
+    assert model.graphs.num_captured == 2 * NUM_LANES * 2
+    for rows in (4, 16):
+        assert np.array_equal(rig.ask(floats(rows)), 2 * floats(rows))
+    assert (model.graphs.num_hits, rig.misses) == (2, {})
+
+
+def test_without_the_switch_there_are_no_graphs(rig: SimServed) -> None:
+    """Nothing is captured, nothing counted."""
+    model = rig.load()
+    assert model.graphs is None
+    assert all(lane.graphs is None for slot in rig.slots for lane in slot.lanes)
+
+
+def test_memory_is_told_when_a_model_is_loaded(
+    rig: SimServed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the log and by kind: weights once, contexts by slot, inputs and outputs by lane."""
+    with caplog.at_level(logging.INFO):
+        footprint = rig.load(num_slots=3).footprint
+    assert footprint is not None
+    told = {kind: read() for kind, read in footprint.by_kind().items()}
+    memories = [lane.memory for slot in rig.slots for lane in slot.lanes]
+    assert told == {
+        "weights": 12345,
+        "contexts": 3 * 4000,
+        "io": sum(memory.size_bytes for memory in memories if memory is not None),
+        "blocks": footprint.blocks_bytes,
+    }
+    assert footprint.blocks_bytes > 0
+    assert "m version 1 takes weights 12345 bytes, 3 contexts 12000 bytes" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("batch_size: 33", r"graph_spec\[0\].batch_size: is 33, expected 1 to 32"),
+        ("batch_size: 0", "is 0, expected 1 to 32"),
+        ('batch_size: 1 input { key: "z" value { } }', "there is no input 'z'"),
+        (
+            'batch_size: 1 input { key: "x" value { dim: 5 } }',
+            r"gives input 'x' the dims \[5\], expected \[4\]",
+        ),
+    ],
+)
+def test_a_wrong_graph_spec_names_its_field(rig: SimServed, spec: str, why: str) -> None:
+    """The model is not served, and the text says what would fit."""
+    config = (
+        f"max_batch_size: 32 optimization {{ cuda {{ graphs: true graph_spec {{ {spec} }} }} }}"
+    )
+    with pytest.raises(ConfigError, match=why):
+        rig.load(config=config)
