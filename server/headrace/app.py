@@ -37,6 +37,8 @@ from headrace.scheduling.scheduler import Scheduler
 from headrace.slots.blocks import BlockPool
 from headrace.slots.poller import Poller
 from headrace.slots.wait import choose_wait
+from headrace.timeline.recorder import Bounds
+from headrace.timeline.switch import TimelineSwitch
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +87,10 @@ async def _serve(config: ServerConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, life.on_signal)
-    async with _open(config, life) as opened:
+    timeline = _make_timeline(config)
+    # In a thread: ending a recording writes what is left of it.
+    loop.add_signal_handler(signal.SIGUSR2, loop.run_in_executor, None, timeline.toggle)
+    async with _open(config, life, timeline) as opened:
         if not life.stop_asked.is_set():
             gc.collect()
             gc.freeze()  # what is loaded stays: no collection needs to look at it again
@@ -105,7 +110,9 @@ async def _serve(config: ServerConfig) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _open(config: ServerConfig, life: Life) -> AsyncIterator[_Opened]:
+async def _open(
+    config: ServerConfig, life: Life, timeline: TimelineSwitch
+) -> AsyncIterator[_Opened]:
     """Open device → staging → models → scheduler → metrics → front door; close in reverse."""
     async with contextlib.AsyncExitStack() as stack:
         device = open_device(config.device, _gpu(config))
@@ -126,7 +133,16 @@ async def _open(config: ServerConfig, life: Life) -> AsyncIterator[_Opened]:
         http = _open_http(config, life, metrics, scheduler, catalog)
         if http is not None:
             stack.callback(http.close)
-        door = _make_door(config, life, device, link, catalog)
+        infer = _make_infer(config, link, catalog)
+        stack.callback(timeline.close)
+        timeline.connect(
+            device,
+            (slot for model in catalog.models() for slot in model.line.pool.slots),
+            infer,
+        )
+        if config.timeline_at_start:
+            timeline.start()
+        door = _make_door(config, life, device, link, catalog, infer=infer)
         stack.push_async_callback(door.close)
         await door.start()
         yield _Opened(config, device, blocks, metrics, catalog, scheduler, link, door, http)
@@ -203,10 +219,13 @@ def _open_http(
     return http
 
 
-def _make_door(
-    config: ServerConfig, life: Life, device: Device, link: LocalLink, catalog: ModelCatalog
-) -> FrontDoor:
-    infer = InferService(
+def _make_timeline(config: ServerConfig) -> TimelineSwitch:
+    bounds = Bounds(config.timeline_rate, config.timeline_max_bytes, config.timeline_max_s)
+    return TimelineSwitch(config.timeline, bounds, clock=clock)
+
+
+def _make_infer(config: ServerConfig, link: LocalLink, catalog: ModelCatalog) -> InferService:
+    return InferService(
         catalog,
         link,
         Limits(config.max_tensors, config.max_elements, config.max_response_bytes),
@@ -214,6 +233,17 @@ def _make_door(
         max_request_bytes=config.max_request_bytes,
         overload=OVERLOAD_STATUS[config.overload_status],
     )
+
+
+def _make_door(
+    config: ServerConfig,
+    life: Life,
+    device: Device,
+    link: LocalLink,
+    catalog: ModelCatalog,
+    *,
+    infer: InferService,
+) -> FrontDoor:
     return FrontDoor(
         config,
         device,

@@ -9,6 +9,7 @@ from typing import Final
 from headrace.config.network import GrpcSettings, LimitSettings, MetricsSettings, TlsSettings
 from headrace.config.option import options_of
 from headrace.config.serving import DeviceSettings, LifeSettings, LogSettings, ModelSettings
+from headrace.config.timeline import TimelineSettings
 from headrace.errors import ConfigError
 
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
@@ -24,6 +25,7 @@ class ServerConfig(
     DeviceSettings,
     LifeSettings,
     LogSettings,
+    TimelineSettings,
 ):
     """Every setting, checked when made.
 
@@ -61,6 +63,9 @@ class ServerConfig(
             path = getattr(self, name)
             if path is not None and not path.is_file():
                 yield _error(name, f"got {str(path)!r}, expected a file that exists", "name one")
+        if self.timeline is not None and not self.timeline.absolute().parent.is_dir():
+            reason = f"got {str(self.timeline)!r}, expected a file in a folder that exists"
+            yield _error("timeline", reason, "make the folder first")
 
     def _tls_faults(self) -> Iterator[ConfigError]:
         needed = ["grpc_server_cert", "grpc_server_key"] if self.uses_tls else []

@@ -52,6 +52,7 @@ class InferService:
         self._preparer = Preparer(catalog, limits)
         self._max_request_bytes = max_request_bytes
         self._overload = overload
+        self.on_replied: Callable[[Request, float], None] | None = None  # told of every reply
 
     def accept(
         self, message: bytes, call: Call, *, received_at: float, deadline: float | None
@@ -142,6 +143,8 @@ class InferService:
             request.rows,
             1,
         )
+        if self.on_replied is not None:
+            self.on_replied(request, now)
 
     def _fail(self, call: Call, error: Exception) -> None:
         if not isinstance(error, HeadraceError):
