@@ -14,9 +14,11 @@ import pytest
 from google.protobuf import text_format
 from sklearn.datasets import load_digits
 
+from headrace.engines.repository import find_models
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
-MODELS = Path(__file__).parents[3] / "deploy" / "models"
+DEPLOY = Path(__file__).parents[3] / "deploy"
+MODELS = DEPLOY / "models"
 MODEL = MODELS / "digits" / "1" / "model.onnx"
 
 
@@ -34,7 +36,7 @@ def test_held_out_accuracy() -> None:
 def test_script_reproduces_the_committed_weights(tmp_path: Path) -> None:
     """Running the training script again gives the same graph and equal weights."""
     path = tmp_path / "model.onnx"
-    script = [sys.executable, str(MODELS / "train_digits.py"), str(path)]
+    script = [sys.executable, str(DEPLOY / "train_digits.py"), str(path)]
     # Its matrices are small: more threads only wait for each other, six times as long.
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     subprocess.run(script, check=True, capture_output=True, timeout=60, env=env)
@@ -59,3 +61,10 @@ def test_config_describes_the_model() -> None:
     assert config.name == "digits"
     assert [tensor.name for tensor in config.input] == [tensor.name for tensor in graph.input]
     assert [tensor.name for tensor in config.output] == [tensor.name for tensor in graph.output]
+
+
+def test_repository_holds_models_alone() -> None:
+    """A start on the demo repository notes nothing that it ignores."""
+    found = find_models([MODELS])
+    assert (found.faults, found.notes) == ([], [])
+    assert [source.name for source in found.models] == ["digits"]

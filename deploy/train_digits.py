@@ -1,6 +1,6 @@
 """Train the `digits` demo model on scikit-learn's handwritten digits and write it as ONNX.
 
-    python deploy/models/train_digits.py [MODEL.onnx]
+    python deploy/train_digits.py [MODEL.onnx]
 
 The net reads pixels as the data set has them (0 to 16) and scales them inside the graph, so that a
 client sends raw images. Every fourth image is held out. The run is the same on every machine:
@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 Floats = NDArray[np.float64]
 Weights = list[Floats]  # hidden (64, 64), its bias (64,), output (64, 10), its bias (10,)
 
-DEFAULT_PATH = Path(__file__).parent / "digits" / "1" / "model.onnx"
+DEFAULT_PATH = Path(__file__).parent / "models" / "digits" / "1" / "model.onnx"
 NUM_PIXELS, NUM_HIDDEN, NUM_CLASSES = 64, 64, 10
 PIXEL_MAX = 16.0
 NUM_STEPS = 300
