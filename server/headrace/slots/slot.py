@@ -24,6 +24,7 @@ from headrace.slots.blocks import Block
 from headrace.slots.forecast import Forecast
 from headrace.slots.graphs import GraphTally, LaneGraphs, MissReason
 from headrace.slots.lane import Lane
+from headrace.slots.ranges import name_ranges
 from headrace.slots.state import SLOT_STEPS, LaneState, SlotState
 
 Clock = Callable[[], float]
@@ -58,6 +59,7 @@ class Slot:
         self._warm_layout: Layout | None = None  # that the context ran last, not by a graph
         self._device = device
         self._stream = stream
+        name_ranges(stream)
         self._clock = clock
         self._is_unified = device.is_unified
         self.lanes = [

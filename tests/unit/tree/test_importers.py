@@ -19,6 +19,7 @@ ONE_IMPORTER = {
     "tensorrt_rtx": "headrace.engines.trt_modules",
     "pygrpc_native": "headrace.rpc.native_front",
     "pynvml": "headrace.metrics.gpu",
+    "nvtx": "headrace.slots.ranges",
 }
 
 
