@@ -91,6 +91,9 @@ class Scheduler:
         """
         if self.poller.sticky is not None:
             raise UnavailableError(f"the device has failed: {self.poller.sticky}")
+        line = request.line
+        if line in self._active and line.length >= line.max_queue_size:
+            self._dispatch(now)  # many came at once: those that find a lane do not wait
         if self._admission.admit(request, now):
             self._queue(request, now)
 

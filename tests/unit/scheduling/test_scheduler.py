@@ -182,11 +182,11 @@ def test_deadlines_are_noticed_while_no_lane_is_free() -> None:
 def test_a_full_queue_refuses(rig: Rig) -> None:
     """The queue has a bound, and a refused request leaves nothing behind."""
     rig.line.max_queue_size = 3
-    for _ in range(3):
+    for _ in range(4 + 3):  # four lanes, and the queue
         rig.submit(b"abc")
     with pytest.raises(OverloadedError, match="Exceeds maximum queue size"):
         rig.submit(b"abc")
-    assert rig.blocks.num_leased == 3
+    assert rig.blocks.num_leased == 7
     assert rig.metrics.read().drops["queue_full"] == 1
 
 
