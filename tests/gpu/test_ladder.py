@@ -52,7 +52,7 @@ def test_every_rung_is_measured(core: CudaRig) -> None:
     """Streams and graphs; copies and computation are seen, and each rung names its limit."""
     from helpers.cuda_core_rig import CudaAddOne
 
-    subject = Subject(core.device, lambda _: CudaAddOne(), shapes={"x": (SIZE,)})
+    subject = Subject(core.device, CudaAddOne(), shapes={"x": (SIZE,)})
     try:
         results = climb(subject, ALL_RUNGS, seconds_s=0.15, clock=time.monotonic)
         report = report_on(

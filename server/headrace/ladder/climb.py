@@ -10,7 +10,7 @@ from headrace.device import open_device
 from headrace.device.base import Device
 from headrace.engines.base import Engine, Shape
 from headrace.engines.model_folder import FolderReader
-from headrace.engines.platforms import ONNX, TENSORRT, platform_of_file
+from headrace.engines.platforms import ONNX, TENSORRT, Platform, platform_of_file
 from headrace.errors import ConfigError
 from headrace.ladder.figures import Result, paces
 from headrace.ladder.measure import Clock, measure
@@ -61,13 +61,9 @@ def opened_subject(
         opened = open_device(device, gpu)
         stack.callback(opened.close)
         opened.bind_thread()
-        is_onnx = platform is ONNX
-
-        def open_engine(is_capturable: bool) -> Engine:
-            return _open_engine(path, opened, is_onnx=is_onnx, is_capturable=is_capturable)
-
-        subject = Subject(opened, open_engine, shapes=shapes, rows=rows, is_capturable=not is_onnx)
-        stack.callback(subject.close)
+        engine = _open_engine(path, opened, platform)
+        stack.callback(engine.close)
+        subject = Subject(opened, engine, shapes=shapes, rows=rows)
         yield subject, platform.name
 
 
@@ -87,11 +83,11 @@ def report_on(
     )
 
 
-def _open_engine(path: Path, device: Device, *, is_onnx: bool, is_capturable: bool) -> Engine:
-    if is_onnx:
-        from headrace.engines.ort import OrtEngine, OrtOptions
+def _open_engine(path: Path, device: Device, platform: Platform) -> Engine:
+    if platform is ONNX:
+        from headrace.engines.ort import OrtEngine
 
-        return OrtEngine(path, device, OrtOptions(1, is_capturable))
+        return OrtEngine(path, device)
     from headrace.engines.trt import open_engine
 
     return open_engine(path, device)

@@ -55,40 +55,29 @@ class Subject:
 
     Args:
         device: Where it runs.
-        open_engine: Opens the engine; the argument says whether its runs shall be capturable.
+        engine: Closed by `close`.
         shapes: Whole shapes of inputs by name; the others are as small as the engine takes them.
         rows: The batch dimension where `shapes` says nothing and the model has one.
-        is_capturable: Whether runs can be captured however the engine was opened; else it is opened
-            a second time for the rungs with graphs.
     """
 
     def __init__(
         self,
         device: Device,
-        open_engine: Callable[[bool], Engine],
+        engine: Engine,
         *,
         shapes: Mapping[str, Shape] | None = None,
         rows: int = 1,
-        is_capturable: bool = True,
     ) -> None:
-        """Open the engine.
+        """Choose the input.
 
         Raises:
             ConfigError: A shape does not fit the model.
-            HeadraceError: The engine cannot be opened.
         """
         self.device = device
-        self._open_engine = open_engine
-        self._is_capturable = is_capturable
-        self._engines = {False: open_engine(False)}
-        signature = self._engines[False].signature
-        self._shapes = _full_shapes(signature.inputs, shapes or {}, self._smallest(), rows)
-        self.rows, self.is_batching = _rows(signature.inputs, self._shapes, bool(shapes))
-
-    @property
-    def engine(self) -> Engine:
-        """The engine, as opened for the rungs without graphs."""
-        return self._engines[False]
+        self.engine = engine
+        specs = engine.signature.inputs
+        self._shapes = _full_shapes(specs, shapes or {}, engine.trial_shapes()[0], rows)
+        self.rows, self.is_batching = _rows(specs, self._shapes, bool(shapes))
 
     @property
     def has_graphs(self) -> bool:
@@ -139,20 +128,15 @@ class Subject:
         return slots
 
     def close(self) -> None:
-        """Close the engines; their slots must be closed. A second call does nothing."""
-        while self._engines:
-            self._engines.popitem()[1].close()
-
-    def _smallest(self) -> Sequence[Shape]:
-        return self._engines[False].trial_shapes()[0]
+        """Close the engine; its slots must be closed. A second call does nothing."""
+        self.engine.close()
 
     def _open_slot(self, index: int, rung: Rung, clock: Callable[[], float]) -> TimedSlot:
-        engine = self._engine_for(rung)
         is_inline = rung.is_synchronous and isinstance(self.device, HostDevice)
         with ExitStack() as undo:
             stream = self._open_stream(is_inline=is_inline)
             undo.callback(stream.close)
-            context = engine.open_context(stream)
+            context = self.engine.open_context(stream)
             undo.callback(context.close)
             slot = TimedSlot(
                 index,
@@ -174,12 +158,6 @@ class Subject:
             assert isinstance(self.device, HostDevice)
             return self.device.open_inline_stream()
         return self.device.open_stream()
-
-    def _engine_for(self, rung: Rung) -> Engine:
-        is_second = rung.has_graphs and not self._is_capturable
-        if is_second not in self._engines:
-            self._engines[is_second] = self._open_engine(is_second)
-        return self._engines[is_second]
 
 
 def parse_shape(text: str) -> tuple[str, Shape]:
