@@ -80,7 +80,6 @@ class Loader:
             engine = self._open_engine(path, source)
             undo.callback(engine.close)
             config = self._config(source, engine)
-            _refuse_shape_tensors(engine, path)
             labels = read_labels(config, source.folder)
             spec = in_engine_order(model_spec(config, engine.signature, version, labels=labels))
             engine.use_profiles(spec.profiles)
@@ -136,6 +135,7 @@ class Loader:
                 self._device,
                 options=TrtOptions(
                     allow_host_code=self._options.allow_host_code,
+                    takes_shape_tensors=True,
                     # Kernels that are swapped in later would miss in a graph.
                     specialization="eager" if wants_graphs(source.config) else "lazy",
                 ),
@@ -158,17 +158,6 @@ class Loader:
 
 def _together(faults: list[ConfigError], source: ModelSource) -> ConfigError:
     return ConfigError("; ".join(str(fault) for fault in faults), path=str(source.folder))
-
-
-def _refuse_shape_tensors(engine: Engine, path: Path) -> None:
-    """Their values must lie in host memory while everything else is copied to the device."""
-    names = [spec.name for spec in engine.signature.inputs if spec.is_shape_tensor]
-    if names:
-        raise ConfigError(
-            f"the inputs {', '.join(names)} are shape tensors, which are not served yet; build the "
-            "engine with its shapes taken from ordinary inputs",
-            path=str(path),
-        )
 
 
 def load_all(found: Found, loader: Loader, catalog: ModelCatalog) -> int:

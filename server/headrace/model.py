@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.device.base import Device
-from headrace.engines.base import Engine, Layout, Shape
+from headrace.engines.base import Engine, Layout, Shape, ShapedByValues
 from headrace.engines.layout import num_elements, plan_layout
 from headrace.engines.model_spec import ModelSpec
 from headrace.scheduling.line import Line
@@ -20,6 +20,7 @@ from headrace_proto.v1 import model_config_pb2 as config_pb
 log = logging.getLogger(__name__)
 
 MAX_LAYOUTS = 512  # shapes kept ready a model
+Call = tuple[tuple[Shape, ...], tuple[int, ...], tuple[bytes, ...]]  # shapes, sizes, values
 EMPTY_ELEMENT_BYTES = 4  # a BYTES element of no bytes is its length alone
 
 
@@ -54,21 +55,25 @@ class ServedModel:
         self.footprint = footprint
         self.graphs = graphs
         self._engine = engine
-        self._warm = {(layout.input_shapes, layout.input_sizes): layout for layout in warm}
-        self._layouts: dict[tuple[tuple[Shape, ...], tuple[int, ...]], Layout] = {}
+        self._warm = {(each.input_shapes, each.input_sizes, each.values): each for each in warm}
+        self._layouts: dict[Call, Layout] = {}
 
     @property
     def is_ready(self) -> bool:
         """Whether any slot takes work."""
         return self.line.pool.is_ready
 
-    def plan(self, shapes: Sequence[Shape], sizes: Sequence[int]) -> Layout:
+    def plan(
+        self, shapes: Sequence[Shape], sizes: Sequence[int], values: Sequence[bytes] = ()
+    ) -> Layout:
         """Return the layout of a call; see `Served.plan`."""
-        key = (tuple(shapes), tuple(sizes))
+        key = (tuple(shapes), tuple(sizes), tuple(values))
         layout = self._layouts.get(key)
         if layout is None:
             inner = engine_shapes(self._engine, self.spec, shapes)
-            layout = self._warm.get((inner, key[1])) or lay_out(self._engine, inner, sizes)
+            layout = self._warm.get((inner, *key[1:]))
+            if layout is None:
+                layout = lay_out(self._engine, inner, sizes, values)
             if len(self._layouts) >= MAX_LAYOUTS:
                 del self._layouts[next(iter(self._layouts))]
             self._layouts[key] = layout
@@ -94,17 +99,26 @@ def engine_shapes(engine: Engine, spec: ModelSpec, shapes: Sequence[Shape]) -> t
     return inner
 
 
-def lay_out(engine: Engine, shapes: Sequence[Shape], sizes: Sequence[int]) -> Layout:
-    """Lay out a call in the engine's own shapes; outputs get their places where they are known."""
+def lay_out(
+    engine: Engine, shapes: Sequence[Shape], sizes: Sequence[int], values: Sequence[bytes] = ()
+) -> Layout:
+    """Lay out a call in the engine's own shapes; outputs get their places where they are known.
+
+    Raises:
+        RequestError: No optimization profile takes these values of shape tensors.
+    """
     outputs = engine.signature.outputs
-    output_shapes = engine.output_shapes(shapes)
+    if values and isinstance(engine, ShapedByValues):
+        output_shapes: Sequence[Shape] | None = engine.shapes_under(shapes, values)
+    else:
+        output_shapes = engine.output_shapes(shapes)
     if output_shapes is None or any(output.datatype == "BYTES" for output in outputs):
         return plan_layout(shapes, sizes, None, ())
     output_sizes = [
         num_elements(shape) * DATATYPES[output.datatype].itemsize_bytes
         for output, shape in zip(outputs, output_shapes, strict=True)
     ]
-    return plan_layout(shapes, sizes, output_shapes, output_sizes)
+    return plan_layout(shapes, sizes, output_shapes, output_sizes, values)
 
 
 def in_engine_order(spec: ModelSpec) -> ModelSpec:
@@ -124,10 +138,10 @@ def trial_layouts(engine: Engine, shapes: Sequence[tuple[Shape, ...]] = ()) -> l
         engine: Says itself what it wants to be warmed up with.
         shapes: More sets of shapes of all inputs, the engine's.
     """
-    return [
-        lay_out(engine, each, _sizes_of_zeros(engine, each))
-        for each in dict.fromkeys((*engine.trial_shapes(), *shapes))
-    ]
+    own = list(engine.trial_shapes())
+    values = list(engine.trial_values()) if isinstance(engine, ShapedByValues) else [()] * len(own)
+    calls = dict.fromkeys((*zip(own, values, strict=True), *((each, ()) for each in shapes)))
+    return [lay_out(engine, each, _sizes_of_zeros(engine, each), given) for each, given in calls]
 
 
 def _sizes_of_zeros(engine: Engine, shapes: Sequence[Shape]) -> tuple[int, ...]:

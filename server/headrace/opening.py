@@ -122,6 +122,8 @@ class SlotOpener:
             why_not = f"the device is {self._device.kind}"
         elif not isinstance(engine, CapturableEngine) or not engine.is_capturable:
             why_not = f"what {spec.backend} enqueues cannot be captured from outside"
+        elif _shape_tensors(engine):
+            why_not = "the values of its shape tensors are read at each enqueue"
         else:
             return GraphTally()
         log.warning("%s: CUDA graphs are asked for, but %s", spec.name, why_not)
@@ -161,6 +163,7 @@ class SlotOpener:
                 num_lanes=1 if is_inline else NUM_LANES,
                 has_marks=self._device.kind == "cudart",
                 is_inline=is_inline,
+                host_inputs=_shape_tensors(engine),
             )
             undo.pop_all()
         return slot
@@ -206,3 +209,9 @@ class SlotOpener:
         except EngineError as error:
             log.info("%s refuses a warm-up run on zeros: %s", spec.name, error)
             return float("inf")
+
+
+def _shape_tensors(engine: Engine) -> tuple[int, ...]:
+    """Return the places of shape tensors among the inputs."""
+    inputs = enumerate(engine.signature.inputs)
+    return tuple(index for index, each in inputs if each.is_shape_tensor)

@@ -14,7 +14,7 @@ import pytest
 from headrace.engines.trt_api import OPTIONAL_API, USED_API
 from headrace.errors import EngineError, RequestError
 from headrace.slots.slot import NUM_LANES
-from helpers.fake_plans import double_plan
+from helpers.fake_plans import FILL_CONFIG, double_plan, fill_plan
 from helpers.trt_describe import describe
 
 if TYPE_CHECKING:
@@ -160,6 +160,19 @@ def test_an_empty_batch_is_served(rig: StandinRig) -> None:
     answer = rig.ask(floats(0, 4))
     assert isinstance(answer, np.ndarray)
     assert answer.shape == (0, 4)
+
+
+def test_values_of_shape_tensors_decide_the_output(rig: StandinRig) -> None:
+    """They lie in host memory of the lane; each request has its own, two lanes in flight or not."""
+    rig.load(fill_plan(), FILL_CONFIG, num_slots=2)
+    x = np.arange(5, dtype=np.float32)
+    wanted = [(1, 1), (2, 3), (4, 4), (2, 3), (3, 2), (1, 4), (4, 1), (2, 2)]
+    asked = [rig.submit(x, np.array(size, np.int64)) for size in wanted]
+    rig.run()
+    for each, size in zip(asked, wanted, strict=True):
+        assert np.array_equal(each.answer, np.full(size, 10.0, np.float32))
+    with pytest.raises(RequestError, match=r"'size' has the values \[2, 9\]"):
+        rig.submit(x, np.array([2, 9], np.int64))
 
 
 def test_memory_is_told_by_kind(rig: StandinRig) -> None:

@@ -11,6 +11,13 @@ from helpers.fake_tensorrt import HEADER_BYTES
 
 Mode = Literal["INPUT", "OUTPUT"]
 
+FILL_CONFIG = """
+input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] }
+input { name: "size" data_type: TYPE_INT64 dims: [ 2 ] is_shape_tensor: true }
+output { name: "y" data_type: TYPE_FP32 dims: [ -1, -1 ] }
+"""
+"""Without a batch dimension: the fill plan's first dimensions mean nothing to each other."""
+
 
 def tensor(
     name: str, mode: Mode, shape: list[int], dtype: str = "FLOAT", **more: Any

@@ -99,7 +99,16 @@ class TrtServed:
 
     def submit(self, *inputs: Array) -> Asked:
         """Submit a request."""
-        layout = self.model.plan([each.shape for each in inputs], [each.nbytes for each in inputs])
+        specs = self.model.spec.inputs
+        layout = self.model.plan(
+            [each.shape for each in inputs],
+            [each.nbytes for each in inputs],
+            [
+                each.tobytes()
+                for spec, each in zip(specs, inputs, strict=True)
+                if spec.is_shape_tensor
+            ],
+        )
         now = time.monotonic()
         request = Request(
             self.model.line,

@@ -53,6 +53,7 @@ class Layout:
     inputs_end: int  # bytes [0, inputs_end) hold all inputs
     outputs_start: int  # bytes [outputs_start, size_bytes) hold all outputs
     size_bytes: int
+    values: tuple[bytes, ...] = ()  # of the shape tensors among the inputs: they decide shapes
 
 
 @dataclass(slots=True, eq=False)
@@ -142,6 +143,29 @@ class CapturableEngine(Protocol):
     """An engine that knows whether its contexts' work can be captured in CUDA graphs."""
 
     is_capturable: bool
+
+
+@runtime_checkable
+class ShapedByValues(Protocol):
+    """An engine whose output shapes may depend on the values of shape tensors.
+
+    Their addresses, in a binding, are in host memory, and are read while `enqueue` runs.
+    """
+
+    def shapes_under(self, shapes: Sequence[Shape], values: Sequence[bytes]) -> tuple[Shape, ...]:
+        """Return the output shapes.
+
+        Args:
+            shapes: One for each input.
+            values: The bytes of each shape tensor among the inputs, in their order.
+
+        Raises:
+            RequestError: No optimization profile takes these shapes or values.
+            EngineError: The engine cannot tell.
+        """
+
+    def trial_values(self) -> Sequence[tuple[bytes, ...]]:
+        """Return values of all shape tensors, for each of `trial_shapes`."""
 
 
 @runtime_checkable

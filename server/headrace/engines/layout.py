@@ -19,6 +19,7 @@ def plan_layout(
     input_sizes: Sequence[int],
     output_shapes: Sequence[Shape] | None,
     output_sizes: Sequence[int],
+    values: Sequence[bytes] = (),
 ) -> Layout:
     """Place inputs, then outputs, one behind the other, each aligned.
 
@@ -27,6 +28,7 @@ def plan_layout(
         input_sizes: Bytes of each input; for BYTES tensors the bytes of this very request.
         output_shapes: Shapes of the outputs, None when only the run can tell.
         output_sizes: Bytes of each output; empty when `output_shapes` is None.
+        values: Of the shape tensors, under which the outputs have these shapes.
     """
     input_offsets, inputs_end, at = _place(input_sizes, 0)
     outputs_start = at
@@ -41,6 +43,7 @@ def plan_layout(
         inputs_end=inputs_end,
         outputs_start=outputs_start,
         size_bytes=max(inputs_end, outputs_end),
+        values=tuple(values),
     )
 
 

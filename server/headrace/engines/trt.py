@@ -23,7 +23,7 @@ from headrace.engines.trt_context import TrtContext
 from headrace.engines.trt_load import LoadedPlan, load_plan
 from headrace.engines.trt_modules import Backend, open_backend
 from headrace.engines.trt_shapes import OutputShapes
-from headrace.engines.trt_tensors import EngineTensors, read_tensors
+from headrace.engines.trt_tensors import EngineTensors, pack_values, read_tensors
 from headrace.errors import ConfigError, EngineError, HeadraceError
 
 log = logging.getLogger(__name__)
@@ -180,6 +180,24 @@ class TrtEngine:
         """
         if not self._shapes.is_known(tuple(shapes)):
             choose(self.profiles, shapes)
+
+    def shapes_under(self, shapes: Sequence[Shape], values: Sequence[bytes]) -> tuple[Shape, ...]:
+        """Return the output shapes under these values; see `ShapedByValues`."""
+        found = self._shapes.ask(tuple(shapes), tuple(values))
+        if found is None:
+            raise EngineError(f"{len(values)} shape tensors came, which are not all there are")
+        return found
+
+    def trial_values(self) -> Sequence[tuple[bytes, ...]]:
+        """Return the optimum of every profile in use."""
+        specs = [spec for spec in self.signature.inputs if spec.is_shape_tensor]
+        return [
+            tuple(
+                pack_values(spec, bounds.optimum)
+                for spec, bounds in zip(specs, profile.values, strict=True)
+            )
+            for profile in self.profiles
+        ]
 
     def output_shapes(
         self, shapes: Sequence[Shape], values: Sequence[bytes] = ()

@@ -66,15 +66,18 @@ class Served(Protocol):
     def is_ready(self) -> bool:
         """Whether a request could be answered now."""
 
-    def plan(self, shapes: Sequence[Shape], sizes: Sequence[int]) -> Layout:
+    def plan(
+        self, shapes: Sequence[Shape], sizes: Sequence[int], values: Sequence[bytes] = ()
+    ) -> Layout:
         """Lay out a call; the same arguments give the same layout for as long as it is kept.
 
         Args:
             shapes: The client's shape of each input, in the spec's order.
             sizes: Bytes of each input.
+            values: The bytes of each shape tensor among the inputs, in their order.
 
         Raises:
-            RequestError: No optimization profile takes these shapes.
+            RequestError: No optimization profile takes these shapes or values.
         """
 
 

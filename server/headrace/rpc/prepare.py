@@ -49,7 +49,7 @@ class Prepared:
     is_in_order: bool
     shapes: tuple[Shape, ...]  # as the client sent them, in the model's order
     sizes: tuple[int, ...]  # bytes expected of each; VARIABLE for BYTES
-    layout: Layout | None  # None when a size is variable
+    layout: Layout | None  # None when sizes or values of tensors decide it
     rows: int
     writer: ReplyWriter
 
@@ -70,10 +70,12 @@ class Prepared:
         return tensors
 
     def layout_of(self, tensors: Sequence[Buffer]) -> Layout:
-        """Return the layout for tensors of variable size."""
+        """Return the layout for tensors whose sizes, or values, decide it."""
         if self.layout is not None:
             return self.layout
-        return self.served.plan(self.shapes, [len(tensor) for tensor in tensors])
+        pairs = zip(self.served.spec.inputs, tensors, strict=True)
+        values = [bytes(tensor) for spec, tensor in pairs if spec.is_shape_tensor]
+        return self.served.plan(self.shapes, [len(tensor) for tensor in tensors], values)
 
 
 class Preparer:
@@ -124,7 +126,7 @@ class Preparer:
             writer=ReplyWriter(served, outputs, self._limits.max_response_bytes),
         )
         arranged = prepared.arrange(tensors)
-        if VARIABLE not in sizes:
+        if VARIABLE not in sizes and not any(spec.is_shape_tensor for spec in served.spec.inputs):
             prepared.layout = served.plan(shapes, sizes)
         if raw and len(head) <= MAX_HEAD_BYTES:
             self._keep(head, prepared)

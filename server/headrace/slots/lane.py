@@ -10,8 +10,9 @@ from __future__ import annotations
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from headrace.device.base import ALIGNMENT_BYTES, Device, DeviceBuffer, Event
+from headrace.device.base import ALIGNMENT_BYTES, Device, DeviceBuffer, Event, HostBuffer
 from headrace.engines.base import Binding, Layout
+from headrace.engines.layout import aligned
 from headrace.slots.batch import Timing
 from headrace.slots.graphs import LaneGraphs
 from headrace.slots.state import LaneState
@@ -29,6 +30,8 @@ class Lane:
     __slots__ = (
         "_bindings",
         "_device",
+        "_host",
+        "_host_inputs",
         "batch",
         "binding",
         "enqueued_at",
@@ -43,8 +46,17 @@ class Lane:
         "state",
     )
 
-    def __init__(self, slot: Slot, device: Device, event: Event, marks: tuple[Event, ...]) -> None:
+    def __init__(
+        self,
+        slot: Slot,
+        device: Device,
+        event: Event,
+        marks: tuple[Event, ...],
+        host_inputs: tuple[int, ...] = (),
+    ) -> None:
         self._device = device
+        self._host_inputs = host_inputs  # shape tensors, by their place among the inputs
+        self._host: HostBuffer | None = None  # their values, read while the engine enqueues
         self._bindings: dict[Layout, Binding] = {}
         self.slot = slot
         self.event = event
@@ -69,23 +81,40 @@ class Lane:
         binding = self._bindings.get(layout)
         if binding is None:
             base = self._grown(layout.size_bytes).ptr
-            binding = self.slot.context.bind(
-                layout,
-                [base + offset for offset in layout.input_offsets],
-                [base + offset for offset in layout.output_offsets],
-            )
+            inputs = [base + offset for offset in layout.input_offsets]
+            if self._host_inputs:
+                host = self._host_grown(sum(aligned(len(each)) for each in layout.values)).ptr
+                for index, offset in zip(self._host_inputs, _offsets(layout), strict=True):
+                    inputs[index] = host + offset
+            outputs = [base + offset for offset in layout.output_offsets]
+            binding = self.slot.context.bind(layout, inputs, outputs)
             if len(self._bindings) >= MAX_BINDINGS:
                 self._drop_binding(next(iter(self._bindings)))
             self._bindings[layout] = binding
         return binding
+
+    def take_values(self, layout: Layout) -> None:
+        """Put the values of shape tensors where the binding of this layout has them."""
+        if self._host is not None:
+            for offset, value in zip(_offsets(layout), layout.values, strict=True):
+                self._host.view[offset : offset + len(value)] = value
+
+    def _host_grown(self, size_bytes: int) -> HostBuffer:
+        """Return host memory of at least this size for shape tensors; the lane is free."""
+        if self._host is None or self._host.size_bytes < size_bytes:
+            self._drop_bindings()
+            if self._host is not None:
+                self._host.close()
+            self._host = None
+            self._host = self._device.alloc_host(max(size_bytes, ALIGNMENT_BYTES))
+        return self._host
 
     def _grown(self, size_bytes: int) -> DeviceBuffer:
         """Return device memory of at least this size; only ever called while the lane is free."""
         assert self.state is LaneState.FREE, "the memory of a lane in flight must not move"
         size_bytes = max(size_bytes, ALIGNMENT_BYTES)  # empty tensors need an address, too
         if self.memory is None or self.memory.size_bytes < size_bytes:
-            for layout in list(self._bindings):  # they point into the old memory
-                self._drop_binding(layout)
+            self._drop_bindings()
             if self.memory is not None:
                 self.memory.close()
             self.memory = None
@@ -100,6 +129,11 @@ class Lane:
         """Give up the graph for this layout, and never capture it again."""
         assert self.graphs is not None, "there are no graphs"
         self.graphs.refuse(self._bindings[layout])
+
+    def _drop_bindings(self) -> None:
+        """Forget all bindings: they point into memory that moves."""
+        for layout in list(self._bindings):
+            self._drop_binding(layout)
 
     def _drop_binding(self, layout: Layout) -> None:
         binding = self._bindings.pop(layout)
@@ -139,7 +173,16 @@ class Lane:
     def close(self) -> None:
         """Free the memory and the events; the stream must be idle. A second call does nothing."""
         self._bindings.clear()
-        for resource in (self.graphs, self.memory, self.event, *self.marks):
+        for resource in (self.graphs, self.memory, self._host, self.event, *self.marks):
             if resource is not None:
                 resource.close()
-        self.memory = None
+        self.memory = self._host = None
+
+
+def _offsets(layout: Layout) -> list[int]:
+    """Return where the values of each shape tensor lie in the lane's host memory."""
+    offsets, at = [], 0
+    for value in layout.values:
+        offsets.append(at)
+        at += aligned(len(value))
+    return offsets

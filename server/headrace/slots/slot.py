@@ -46,6 +46,7 @@ class Slot:
         num_lanes: int = NUM_LANES,
         has_marks: bool = False,
         is_inline: bool = False,
+        host_inputs: tuple[int, ...] = (),
     ) -> None:
         self.index = index
         self.context = context
@@ -70,6 +71,7 @@ class Slot:
                 tuple(
                     device.open_event(is_timed=True) for _ in range(NUM_MARKS if has_marks else 0)
                 ),
+                host_inputs,
             )
             for _ in range(num_lanes)
         ]
@@ -203,6 +205,8 @@ class Slot:
         binding = lane.binding = lane.binding_for(layout)
         assert lane.memory is not None
         base = lane.memory.ptr
+        if layout.values:
+            lane.take_values(layout)
         compute = partial(self._compute, lane, binding)
         graph = None if lane.graphs is None else lane.graphs.pick(binding, compute)
         self._mark(lane, 0)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, RequestError
 from headrace.slots.slot import NUM_LANES
+from helpers.fake_plans import FILL_CONFIG, fill_plan
 from helpers.fake_tensorrt import World
 from helpers.trt_rig import GpuSim
 from helpers.trt_served import TrtServed
@@ -114,3 +115,46 @@ def test_a_wrong_graph_spec_names_its_field(rig: SimServed, spec: str, why: str)
     )
     with pytest.raises(ConfigError, match=why):
         rig.load(config=config)
+
+
+def sizes(*values: int) -> NDArray[np.int64]:
+    """Return the values of a shape tensor."""
+    return np.array(values, np.int64)
+
+
+def test_values_of_shape_tensors_decide_the_output(rig: SimServed) -> None:
+    """Each request has its own, though two lanes of a slot are in flight with others."""
+    rig.load(fill_plan(), FILL_CONFIG, num_slots=1)
+    x = np.arange(5, dtype=np.float32)
+    wanted = [(1, 1), (2, 3), (4, 4), (2, 3), (3, 2), (1, 4)]
+    asked = [rig.submit(x, sizes(*size)) for size in wanted]
+    rig.run()
+    for each, size in zip(asked, wanted, strict=True):
+        assert np.array_equal(each.answer, np.full(size, 10.0, np.float32))
+
+
+def test_values_that_no_profile_takes_are_the_callers_fault(rig: SimServed) -> None:
+    """The text has the values and their range, and nothing reaches a slot."""
+    rig.load(fill_plan(), FILL_CONFIG, num_slots=1)
+    with pytest.raises(RequestError, match=r"'size' has the values \[2, 9\], expected .*1..4"):
+        rig.submit(np.zeros(3, np.float32), sizes(2, 9))
+
+
+def test_a_plan_with_shape_tensors_has_no_graphs(
+    rig: SimServed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A replay would use the values of its capture."""
+    model = rig.load(fill_plan(), FILL_CONFIG + GRAPHS, num_slots=1)
+    assert model.graphs is None
+    assert "the values of its shape tensors are read at each enqueue" in caplog.text
+
+
+def test_many_values_leave_few_bindings_behind(rig: SimServed) -> None:
+    """What clients choose is bounded, and answers stay right when bindings make room."""
+    plan = fill_plan()
+    plan["profiles"][0]["size:values"] = [[1, 1], [2, 3], [16, 16]]
+    rig.load(plan, FILL_CONFIG, num_slots=1)
+    x = np.ones(3, np.float32)
+    wanted = [(rows, columns) for rows in range(1, 13) for columns in range(1, 13)]
+    for size in wanted + wanted[:5]:
+        assert np.array_equal(rig.ask(x, sizes(*size)), np.full(size, 3.0, np.float32))
