@@ -68,7 +68,7 @@ class Binding:
     input_ptrs: tuple[int, ...]
     output_ptrs: tuple[int, ...]
     prepared: Any = None
-    reads_host: bool = False  # values of shape tensors are read on the host at each enqueue
+    reads_host: bool = False  # each enqueue reads or computes on the host: no graph can replay it
     results: list[tuple[Shape, memoryview | bytes]] = field(default_factory=list)
 
 

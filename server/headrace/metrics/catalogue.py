@@ -94,7 +94,7 @@ _FAMILIES: Final = (
         "headrace_graph_misses_total",
         "counter",
         "Executions without a CUDA graph where graphs are on, by reason: new, busy, cold, refused, "
-        "shape_tensor",
+        "host",
     ),
     Family("headrace_queue_length", "gauge", "Requests admitted and not yet enqueued"),
     Family(

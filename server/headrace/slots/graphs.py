@@ -24,10 +24,10 @@ from headrace.errors import DeviceError, EngineError
 
 log = logging.getLogger(__name__)
 
-MissReason = Literal["new", "busy", "cold", "refused", "shape_tensor"]
+MissReason = Literal["new", "busy", "cold", "refused", "host"]
 """Why a batch ran without a graph: its layout is new on this lane; it could have been captured, but
-the stream had work, or the context last ran another layout; its capture failed; its shape tensors
-are read at each enqueue."""
+the stream had work, or the context last ran another layout; its capture failed; the host reads or
+computes something at each enqueue."""
 
 Obstacle = Callable[[Layout], MissReason | None]
 
@@ -136,7 +136,7 @@ class LaneGraphs:
         if binding in self._refused:
             return "refused"
         if binding.reads_host:
-            return "shape_tensor"
+            return "host"
         num_runs = self._num_runs.get(binding, 0)
         if num_runs < PLAIN_RUNS << min(self.num_evicted, MAX_DAMPING):
             self._num_runs[binding] = num_runs + 1

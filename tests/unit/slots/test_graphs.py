@@ -155,7 +155,7 @@ def test_values_on_the_host_forbid_a_graph() -> None:
 
     context.bind = bind_host  # type: ignore[method-assign, assignment]
     rig.ask(100, times=PLAIN_RUNS + 3)
-    assert rig.misses() == {"shape_tensor": PLAIN_RUNS + 3}
+    assert rig.misses() == {"host": PLAIN_RUNS + 3}
     rig.close()
 
 
