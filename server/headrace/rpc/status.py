@@ -47,7 +47,11 @@ OVERLOAD_STATUS = {
 # https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback
 NO_RETRY = (("grpc-retry-pushback-ms", "-1"),)
 
-MAX_TEXT_BYTES = 4096  # clients refuse status texts that do not fit into their metadata limit
+# Of a text as it travels, percent-encoded. Clients refuse trailers above 8 KiB, and then the caller
+# would see RESOURCE_EXHAUSTED instead of the status.
+MAX_TEXT_BYTES = 4096
+ENCODED_BYTE_BYTES = len("%FF")
+PLAIN_BYTES = frozenset(range(0x20, 0x7F)) - {ord("%")}  # what gRPC sends as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,11 @@ def status_of(error: Exception, overload: StatusCode = StatusCode.UNAVAILABLE) -
 def shortened(text: str) -> str:
     """Cut a text to what every client takes."""
     raw = text.encode("utf-8", "replace")  # a file's name may hold what is no Unicode
-    if len(raw) <= MAX_TEXT_BYTES:
+    if len(raw) * ENCODED_BYTE_BYTES <= MAX_TEXT_BYTES:
         return raw.decode()
-    return raw[: MAX_TEXT_BYTES - 3].decode("utf-8", "ignore") + "..."
+    left_bytes = MAX_TEXT_BYTES - len("...")
+    for end, byte in enumerate(raw):
+        left_bytes -= 1 if byte in PLAIN_BYTES else ENCODED_BYTE_BYTES
+        if left_bytes < 0:
+            return raw[:end].decode("utf-8", "ignore") + "..."
+    return raw.decode()
