@@ -13,6 +13,8 @@ from headrace.errors import HeadraceError
 from headrace.escape import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.cli.model_report import FileReport, ModelReport
 
 
@@ -66,6 +68,8 @@ def _print_file(file: FileReport) -> None:
         facts += [("magic", header.magic), ("origin", header.describe())]
         if header.is_wrapped:
             facts.append(("plan starts", f"at byte {header.offset_bytes:,}, after a text"))
+    if inspection.probe is not None and inspection.probe.memory_bytes:
+        facts.append(("memory", _memory(inspection.probe.memory_bytes)))
     if inspection.reason:
         facts.append(("signature", f"not known: {inspection.reason}"))
     print_facts(facts, sys.stdout)
@@ -74,6 +78,15 @@ def _print_file(file: FileReport) -> None:
     if rows:
         print_table(("", "tensor", "datatype", "shape"), rows, sys.stdout)
         click.echo()
+
+
+def _memory(memory_bytes: Mapping[str, int]) -> str:
+    weights = f"{memory_bytes['weights']:,} bytes" if memory_bytes["weights"] else "unknown"
+    return (
+        f"weights {weights} once; a slot {memory_bytes['context']:,} bytes of activations and two "
+        f"lanes of {memory_bytes['lane']:,} bytes; a request a pinned block of "
+        f"{memory_bytes['block']:,} bytes"
+    )
 
 
 def _shape(shape: tuple[int | None, ...]) -> str:

@@ -52,6 +52,7 @@ class FileReport:
             "inputs": _of_side(tensors, "input") if inspection.probe else None,
             "outputs": _of_side(tensors, "output") if inspection.probe else None,
             "profile_rows": list(inspection.probe.profile_rows) if inspection.probe else None,
+            "memory_bytes": dict(inspection.probe.memory_bytes) if inspection.probe else None,
             "reason": inspection.reason or None,
             "plan": None
             if header is None

@@ -25,13 +25,7 @@ def opened() -> Iterator[dict[str, Open]]:
         if gpu is not None:
 
             def open_plan(path: Path) -> Probe:
-                from headrace.engines.trt import open_engine
-
-                engine = open_engine(path, gpu)
-                try:
-                    return Probe(engine.signature, engine.profile_rows)
-                finally:
-                    engine.close()
+                return _open_plan(path, gpu)
 
             openers[TENSORRT.name] = open_plan
         yield openers
@@ -48,6 +42,25 @@ def gpu_here() -> Iterator[Device | None]:
     finally:
         if device is not None:
             device.close()
+
+
+def _open_plan(path: Path, gpu: Device) -> Probe:
+    from headrace.engines.trt import TrtOptions, open_engine
+    from headrace.model import trial_layouts
+    from headrace.slots.blocks import size_class
+
+    engine = open_engine(path, gpu, options=TrtOptions(takes_shape_tensors=True))
+    try:
+        lane_bytes = max(layout.size_bytes for layout in trial_layouts(engine))
+        memory_bytes = {
+            "weights": engine.weights_bytes,
+            "context": engine.activation_bytes,
+            "lane": lane_bytes,
+            "block": size_class(lane_bytes),
+        }
+        return Probe(engine.signature, engine.profile_rows, memory_bytes)
+    finally:
+        engine.close()
 
 
 def _open_onnx(path: Path) -> Probe:

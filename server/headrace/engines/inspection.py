@@ -7,7 +7,7 @@ ONNX Runtime. Whoever calls brings what can open model files on this machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.engines.plan import MAGICS, PlanHeader, read_plan_header
@@ -26,10 +26,14 @@ class Probe:
 
     Attributes:
         profile_rows: Most rows of each optimization profile of a plan; empty for other files.
+        memory_bytes: What serving a plan takes, by kind: "weights" once, "context" a slot, "lane"
+            (its inputs and outputs) and "block" (the same, pinned) at the largest optimum of a
+            profile; empty for other files.
     """
 
     signature: Signature
     profile_rows: tuple[int, ...] = ()
+    memory_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 Open = Callable[["Path"], Probe]

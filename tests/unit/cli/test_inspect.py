@@ -14,6 +14,8 @@ from google.protobuf import text_format
 
 from headrace.cli import main
 from headrace_proto.v1 import model_config_pb2 as config_pb
+from helpers.fake_plans import double_plan, fill_plan, write_plan
+from helpers.trt_rig import Rig
 
 DIGITS = Path(__file__).parents[3] / "deploy" / "models" / "digits"
 MODEL = DIGITS / "1" / "model.onnx"
@@ -151,3 +153,26 @@ def test_a_folder_with_faults_lists_them_all(tmp_path: Path) -> None:
 def test_a_path_that_does_not_exist_is_a_usage_error() -> None:
     """Code 2, as for every wrong argument."""
     assert inspect(Path("/no/such/model.onnx")).exit_code == 2
+
+
+def test_a_plan_tells_what_serving_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By kind, also of a plan with shape tensors; other models do not tell it."""
+    rig = Rig(tmp_path, monkeypatch)
+    rig.install()
+    monkeypatch.setattr("headrace.cli.openers.open_device", lambda _: rig.device)
+    path = write_plan(tmp_path, double_plan())
+    (file,) = report(path)["files"]
+    lane_bytes = 512 + 16 * 4 * 4  # x, aligned, and y at the largest optimum
+    assert file["memory_bytes"] == {
+        "weights": 12345,
+        "context": 4000,
+        "lane": lane_bytes,
+        "block": 4096,
+    }
+    text = inspect(path).output
+    assert "weights 12,345 bytes once; a slot 4,000 bytes of activations" in text
+    (shaped,) = report(write_plan(tmp_path, fill_plan()))["files"]
+    assert shaped["memory_bytes"]["context"] == 0
+    assert report(MODEL)["files"][0]["memory_bytes"] == {}
