@@ -62,6 +62,15 @@ def broken_messages() -> list[Bad]:
     }
     return [
         Bad(f"message: {what}", INVALID_ARGUMENT, "", message) for what, message in broken.items()
+    ] + [
+        Bad(
+            f"message of {method}",
+            INVALID_ARGUMENT,
+            "protobuf cannot parse it",
+            b"\xff\xff",
+            method,
+        )
+        for method in ("ModelMetadata", "RepositoryIndex", "/grpc.health.v1.Health/Check")
     ]
 
 

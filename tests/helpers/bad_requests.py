@@ -161,6 +161,7 @@ def _parameters() -> list[Bad]:
         ask("timeout a string", "timeout", timeout="1s"),
         ask("priority a bool", "priority", priority=True),
         ask("reserved name unknown", "triton_", triton_secret=True),
+        ask("reserved name long on the wire", "triton_", **{"triton_" + "é" * 2000: True}),
         ask("reserved name of another type", "triton_", triton_enable_empty_final_response=1),
         ask("a user's uint64", "", mine=huge),
         ask("a parameter without a value", "", mine=None),

@@ -19,6 +19,7 @@ from headrace.rpc.admin import NOT_OFFERED, AdminService
 from headrace.rpc.drive import LoopDriver
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import InferService
+from headrace.rpc.parse import parse
 from headrace.rpc.reflection import enable_reflection
 from headrace.rpc.status import NO_RETRY, Status, status_of
 from headrace_proto.service import METHODS, SERVICE, Method
@@ -153,18 +154,16 @@ class GrpcioFront:
 
 
 def _unary(method: Method, answer: Callable[[Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
-    async def serve(request: Any, context: Context) -> Any:
+    async def serve(message: bytes, context: Context) -> Any:
         try:
-            return answer(request)
+            return answer(parse(method.request, message))
         except Exception as error:
             if not isinstance(error, HeadraceError):
                 log.exception("%s failed because of a bug", method.name)
             await _abort(context, status_of(error))
 
     return grpc.unary_unary_rpc_method_handler(
-        serve,
-        request_deserializer=method.request.FromString,
-        response_serializer=method.response.SerializeToString,
+        serve, response_serializer=method.response.SerializeToString
     )
 
 

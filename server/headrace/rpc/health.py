@@ -11,8 +11,10 @@ from grpc_health.v1 import health_pb2
 
 from headrace.errors import NotFoundError, RequestError, UnavailableError
 from headrace.link.base import Catalog
+from headrace.rpc.parse import parse
 from headrace_proto.service import SERVICE as INFERENCE_SERVICE
 
+Context = grpc.aio.ServicerContext[Any, Any]
 SERVICE = "grpc.health.v1.Health"
 WATCH_EVERY_S = 0.1  # how late a watcher may learn of a change; probes look every few seconds
 
@@ -54,38 +56,42 @@ class HealthService:
 
     def handler(self) -> grpc.GenericRpcHandler:
         """Return the handlers for a grpc.aio server."""
-        messages: dict[str, Any] = {
-            "request_deserializer": health_pb2.HealthCheckRequest.FromString,
-            "response_serializer": health_pb2.HealthCheckResponse.SerializeToString,
-        }
+        written: Any = health_pb2.HealthCheckResponse.SerializeToString
+        check, watch = self._check, self._watch
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
-                "Check": grpc.unary_unary_rpc_method_handler(self._check, **messages),
-                "Watch": grpc.unary_stream_rpc_method_handler(self._watch, **messages),
+                "Check": grpc.unary_unary_rpc_method_handler(check, response_serializer=written),
+                "Watch": grpc.unary_stream_rpc_method_handler(watch, response_serializer=written),
             },
         )
 
-    async def _check(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        status = self.status(request.service)
+    async def _check(self, message: bytes, context: Context) -> Any:
+        service = await _service(message, context)
+        status = self.status(service)
         if status == SERVICE_UNKNOWN:
             await context.abort(
-                grpc.StatusCode.NOT_FOUND, f"no model or service is named '{request.service[:64]}'"
+                grpc.StatusCode.NOT_FOUND, f"no model or service is named '{service[:64]}'"
             )
         return health_pb2.HealthCheckResponse(status=status)
 
-    async def _watch(
-        self,
-        request: Any,
-        context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002 -- gRPC's signature
-    ) -> AsyncIterator[Any]:
+    async def _watch(self, message: bytes, context: Context) -> AsyncIterator[Any]:
+        service = await _service(message, context)
         last: int | None = None
         while True:
             is_last = self._is_stopping()  # before the status, so that the last one tells of it
-            status = self.status(request.service)
+            status = self.status(service)
             if status != last:
                 yield health_pb2.HealthCheckResponse(status=status)
                 last = status
             if is_last:
                 return
             await asyncio.sleep(WATCH_EVERY_S)
+
+
+async def _service(message: bytes, context: Context) -> str:
+    """Return the name in a request; end the call when it is none."""
+    try:
+        return parse(health_pb2.HealthCheckRequest, message).service
+    except RequestError as error:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))

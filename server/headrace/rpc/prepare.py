@@ -14,6 +14,7 @@ from headrace.engines.base import Layout, Shape
 from headrace.errors import RequestError
 from headrace.link.base import Catalog, Served
 from headrace.rpc.parameters import check_output_parameters, check_request_parameters
+from headrace.rpc.parse import parse
 from headrace.rpc.reply import ReplyWriter
 from headrace.rpc.tensors import (
     VARIABLE,
@@ -106,7 +107,7 @@ class Preparer:
         return prepared, prepared.arrange(raw)
 
     def _check(self, head: bytes, raw: Sequence[Buffer]) -> tuple[Prepared, Sequence[Buffer]]:
-        request = parse_head(head)
+        request = parse(pb.ModelInferRequest, head)
         self._check_counts(request)
         check_request_parameters(request.parameters)
         served = self._catalog.find(request.model_name, request.model_version)
@@ -142,20 +143,6 @@ class Preparer:
         for what, count in (("inputs", len(request.inputs)), ("outputs", len(request.outputs))):
             if count > limit:
                 raise RequestError(f"the request names {count} {what}; this server takes {limit}")
-
-
-def parse_head(head: bytes) -> pb.ModelInferRequest:
-    """Let protobuf parse the head.
-
-    Raises:
-        RequestError: It is not a ModelInferRequest.
-    """
-    try:
-        return pb.ModelInferRequest.FromString(head)
-    except Exception as error:
-        raise RequestError(
-            "the message is not a ModelInferRequest: protobuf cannot parse it"
-        ) from error
 
 
 def _wanted_outputs(request: pb.ModelInferRequest, served: Served) -> tuple[int, ...]:

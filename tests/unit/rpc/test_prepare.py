@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import HeadraceError, NotFoundError, RequestError, UnsupportedError
 from headrace.rpc import prepare as prepare_module
-from headrace.rpc.prepare import Limits, Prepared, Preparer, parse_head
+from headrace.rpc.parse import parse
+from headrace.rpc.prepare import Limits, Prepared, Preparer
 from headrace_proto.v1 import inference_pb2 as pb
 from headrace_proto.wire import split_request
 from helpers.served import catalog_of, served
@@ -205,9 +206,9 @@ def test_any_bytes_are_a_request_or_an_error_of_the_caller(head: bytes) -> None:
         expected = pb.ModelInferRequest.FromString(head)
     except DecodeError:
         with pytest.raises(RequestError, match="not a ModelInferRequest"):
-            parse_head(head)
+            parse(pb.ModelInferRequest, head)
     else:
-        assert parse_head(head) == expected
+        assert parse(pb.ModelInferRequest, head) == expected
 
 
 tensors = st.builds(
