@@ -73,6 +73,7 @@ class HandLink:
 
     is_idle = True
     is_polling = False
+    due_at = 0.0
 
     def refuse_new(self) -> None:
         """Nothing."""

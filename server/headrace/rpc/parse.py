@@ -1,0 +1,28 @@
+"""Lets protobuf parse what a client sent; what it cannot parse is the client's fault."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from headrace.errors import RequestError
+
+M = TypeVar("M", bound=Message)
+
+
+def parse(kind: type[M], message: bytes) -> M:
+    """Return the message.
+
+    Handlers call this themselves: what fails in gRPC's own deserializer is answered UNKNOWN with
+    the name of a Python class, and logged with a traceback as if it were a bug.
+
+    Raises:
+        RequestError: It is none of this kind.
+    """
+    try:
+        return kind.FromString(message)
+    except DecodeError as error:
+        raise RequestError(
+            f"the message is not a {kind.DESCRIPTOR.name}: protobuf cannot parse it"
+        ) from error
