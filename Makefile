@@ -16,10 +16,10 @@ export PYTHONASYNCIODEBUG ?= 1
 # Tests use ONNX Runtime directly too; its wheels report usage unless told not to.
 export ORT_DISABLE_TELEMETRY ?= 1
 
-.PHONY: help setup demo serve test test-peers test-gpu bench cover proto proto-check fmt lint types lock image clean
+.PHONY: help setup demo serve test test-peers test-gpu test-tensorrt trt-matrix bench cover proto proto-check fmt lint types lock image clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: .venv/.stamp  ## .venv with headrace, its client and every tool; nothing to do when up to date
 
@@ -44,6 +44,12 @@ test-peers: setup  ## unmodified clients of others, each in an environment of it
 
 test-gpu:  ## tests/gpu with the python3 at hand (no .venv); fails when no test ran
 	PYTHONPATH=proto:server:client:tests python3 -m pytest -c tests/gpu/pytest.ini -p helpers.must_run tests/gpu
+
+test-tensorrt:  ## proves, with TensorRT and a GPU, what is only compared here; python3 at hand; fails without
+	PYTHONPATH=proto:server:client:tests python3 -m pytest -c tests/gpu/pytest.ini -p helpers.must_run tests/full_tensorrt
+
+trt-matrix: setup  ## docs/tensorrt-versions.md: which release of TensorRT has what
+	PYTHONPATH=tests $(PY) -m helpers.trt_matrix docs/tensorrt-versions.md && cat docs/tensorrt-versions.md
 
 bench: setup  ## throughput, latency and CPU of each transport and model, beside bare echoes
 	PYTHONASYNCIODEBUG= PYTHONPATH=tests $(PY) -m load.bench

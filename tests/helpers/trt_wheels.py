@@ -23,8 +23,16 @@ from pathlib import Path
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace-tests"
 
-ABSENT_LIBRARIES = ("libnvinfer", "libnvonnxparser", "libtensorrt_")
-ABSENT_FUNCTIONS = ("_INTERNAL", "PluginRegistry", "initLibNvInferPlugins", "OnnxParserVersion")
+ABSENT_LIBRARIES = ("libnvinfer", "libnvonnxparser", "libnvparsers", "libtensorrt_")
+ABSENT_FUNCTIONS = (
+    *("_INTERNAL", "PluginRegistry", "initLibNvInferPlugins", "OnnxParserVersion"),
+    *(
+        "CaffeParserEv",
+        "UffParserEv",
+        "ProtobufLibraryEv",
+        "FieldTypeEi",
+    ),  # of the parsers that 8.6 still had
+)
 
 ELF64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
 SECTION, SYMBOL, DYNAMIC = (
@@ -66,6 +74,12 @@ BINDINGS = (
     Wheel("tensorrt-lean-cu13-bindings", "11.4.0.106", "tensorrt_lean_bindings"),
     Wheel("tensorrt-rtx-cu13-bindings", "1.7.1.116", "tensorrt_rtx_bindings"),
 )
+
+ANCESTORS = (
+    Wheel("tensorrt-bindings", "8.6.1", "tensorrt_bindings"),
+    Wheel("tensorrt-cu12-bindings", "10.0.1", "tensorrt_bindings"),
+)
+"""Too old to be served with; a migration starts there, and what is said of it is compared too."""
 
 RTX = (
     Wheel("tensorrt-rtx-cu13-bindings", "1.7.1.116", "tensorrt_rtx_bindings"),
@@ -125,8 +139,10 @@ def _unpack(wheel: Wheel, folder: Path) -> None:
             [*download, "--dest", temporary, wanted], capture_output=True, text=True, check=False
         )
         if ran.returncode:
-            _refused.append(f"{wanted} cannot be had: {ran.stderr.strip().splitlines()[-1]}")
-            raise WheelError(_refused[0])
+            reason = f"{wanted} cannot be had: {ran.stderr.strip().splitlines()[-1]}"
+            if wheel not in ANCESTORS:  # these are made for older Pythons, too old for some
+                _refused.append(reason)
+            raise WheelError(reason)
         (found,) = Path(temporary).glob("*.whl")
         with zipfile.ZipFile(found) as archive:
             archive.extractall(folder)
@@ -161,6 +177,6 @@ def without_libraries(content: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    for each in BINDINGS:
+    for each in (*ANCESTORS, *BINDINGS):
         print(bindings(each))
     print(rtx_runtime())
