@@ -19,18 +19,47 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path(exists=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-def timeline(file: Path, as_json: bool) -> None:
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path),
+    help="Draw a stretch of the trace into this SVG file.",
+)
+@click.option(
+    "--from",
+    "from_ms",
+    type=click.FloatRange(0),
+    help="Milliseconds at which the picture begins, instead of the middle of the trace.",
+)
+@click.option(
+    "--for",
+    "for_ms",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Milliseconds that the picture shows.",
+)
+def timeline(
+    file: Path, *, as_json: bool, picture: Path | None, from_ms: float | None, for_ms: float
+) -> None:
     """Sum up a trace that `headrace serve --timeline FILE` recorded.
 
     Tells the mean time in each stage, and the share of copy time that was hidden behind the compute
     of other slots. To see the trace, open FILE in https://ui.perfetto.dev or chrome://tracing.
     """
-    from headrace.timeline.trace import read_trace
+    from headrace.timeline.trace import read_events
 
     try:
-        summary = read_trace(file)
+        events, summary = read_events(file)
     except ConfigError as error:
         raise click.ClickException(printable(str(error))) from error
+    if picture is not None:
+        from headrace.timeline.picture import Window, middle, svg
+
+        length_us = for_ms * 1e3
+        window = middle(events, length_us)
+        if from_ms is not None:
+            window = Window(from_ms * 1e3, from_ms * 1e3 + length_us)
+        picture.write_text(svg(events, window, file.name), "utf-8")
     if as_json:
         click.echo(json.dumps(_as_dict(summary), indent=2))
     else:

@@ -4,7 +4,7 @@ synchronous    one stream; each request is copied, enqueued, copied back and wai
 asynchronous   one stream, one lane: the host stages the next request while the device works
 double buffer  one stream, two lanes: the next request is enqueued behind the one that computes
 N streams      so many slots, two lanes each
-+ graphs       the same with CUDA graphs, for every number of streams that was measured
++ graphs       the same with CUDA graphs: what they bring without streams, and with them
 batch N        the best so far, with more rows a request
 """
 
@@ -90,13 +90,13 @@ def plain_rungs(wanted: Iterable[str], rows: int) -> list[Rung]:
 
 
 def graph_rungs(wanted: Iterable[str], measured: Sequence[Pace]) -> list[Rung]:
-    """Return what was measured on asynchronous streams, with graphs."""
+    """Return what was measured, with graphs; one lane of the asynchronous rung tells no more."""
     if GRAPHS not in set(wanted):
         return []
     return [
         replace(rung, has_graphs=True)
         for rung, _ in measured
-        if not rung.is_synchronous and rung.num_lanes == NUM_LANES and not rung.has_graphs
+        if (rung.is_synchronous or rung.num_lanes == NUM_LANES) and not rung.has_graphs
     ]
 
 

@@ -43,11 +43,20 @@ def read_trace(path: Path) -> Summary:
     Raises:
         ConfigError: It is not a trace of headrace's.
     """
+    return read_events(path)[1]
+
+
+def read_events(path: Path) -> tuple[list[dict[str, Any]], Summary]:
+    """Read a file; return its events and their sum.
+
+    Raises:
+        ConfigError: It is not a trace of headrace's.
+    """
     try:
         trace = json.loads(path.read_text("utf-8"))
         events: list[dict[str, Any]] = trace["traceEvents"]
         sampled = str(trace["otherData"]["sampled"])
-        return summed_up(events, is_sampled=not sampled.startswith("1 of 1 "))
+        return events, summed_up(events, is_sampled=not sampled.startswith("1 of 1 "))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"is not a trace that headrace wrote ({type(error).__name__}: {error})", path=str(path)

@@ -32,10 +32,11 @@ def test_the_whole_ladder() -> None:
     paces = [(rung, float(place)) for place, rung in enumerate(plain)]
     graphs = graph_rungs(ALL_RUNGS, paces)
     assert names(graphs) == [
-        *("double buffer + graphs", "2 streams + graphs", "4 streams + graphs"),
+        *("synchronous + graphs", "double buffer + graphs"),
+        *("2 streams + graphs", "4 streams + graphs"),
         *("8 streams + graphs", "16 streams + graphs"),
     ]
-    paces += [(graphs[1], 99.0), (graphs[2], 50.0)]
+    paces += [(graphs[2], 99.0), (graphs[3], 50.0)]
     assert names(batch_rungs(ALL_RUNGS, paces, None)) == [
         f"2 streams + graphs, batch {rows}" for rows in (2, 4, 8, 16, 32)
     ]
@@ -85,6 +86,6 @@ def test_rungs_only_ever_grow(wanted: set[str], rows: int, max_rows: int | None)
 
 def test_no_graphs_for_one_lane_and_no_batches_of_nothing() -> None:
     """Where nothing could be measured, nothing follows."""
-    plain = plain_rungs({"sync", "async"}, 1)
+    plain = plain_rungs({"async"}, 1)
     assert graph_rungs(ALL_RUNGS, [(rung, 1.0) for rung in plain]) == []
     assert batch_rungs(ALL_RUNGS, [], None) == []
