@@ -6,7 +6,7 @@ Imports cuda-bindings: only to be imported where a GPU was found.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -151,10 +151,16 @@ class CudaAddOneContext:
 class CudaRig:
     """Slots of one model on GPU 0, and a scheduler that is stepped by hand."""
 
-    def __init__(self, *, num_slots: int = 4, budget_bytes: int = 64 << 20) -> None:
+    def __init__(
+        self,
+        *,
+        num_slots: int = 4,
+        budget_bytes: int = 64 << 20,
+        make_engine: Callable[[CudartDevice], Any] = lambda _: CudaAddOne(),
+    ) -> None:
         self.device = CudartDevice.open(0)
         self.blocks = BlockPool(self.device, budget_bytes)
-        self.engine = CudaAddOne()
+        self.engine = make_engine(self.device)
         self.streams = [self.device.open_stream() for _ in range(num_slots)]
         self.slots = [
             Slot(

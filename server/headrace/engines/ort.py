@@ -4,33 +4,37 @@ On the CPU one session serves all slots: a run is thread-safe and keeps no state
 provider every slot has a session of its own on the slot's stream, because a session is tied to one
 stream. Inputs and outputs are bound to fixed addresses once a (block or lane, layout) and run many
 times; for a small model that halves the cost of a call (`docs/benchmarks.md`).
-
-The only file that imports onnxruntime.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-# Before the import: its wheels for Linux report usage to their maker, and a server must not.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
-import onnxruntime as ort
-
 from headrace.device.base import Device, Stream
 from headrace.engines.base import Binding, Layout, Shape, Signature, TensorSpec
-from headrace.engines.ort_run import FeedRun, element_type, run_bound
+from headrace.engines.ort_run import FeedRun, element_type, run_bound, run_rebound
+from headrace.engines.ort_session import (
+    OpenSession,
+    OrtOptions,
+    cpu_operators,
+    first_line,
+    gpu_run_options,
+    open_cpu_session,
+    open_cuda_session,
+    open_signature_session,
+)
 from headrace.engines.ort_shapes import find_symbols
 from headrace.errors import ConfigError, EngineError, HeadraceError
 
 log = logging.getLogger(__name__)
 
 PLATFORM = "onnxruntime_onnx"
+
+__all__ = ["PLATFORM", "OrtContext", "OrtEngine", "OrtOptions", "open_signature"]
 
 # ONNX Runtime's names for tensor types and ours.
 DATATYPES = {
@@ -51,19 +55,6 @@ DATATYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OrtOptions:
-    """How sessions are made.
-
-    Attributes:
-        intra_op_threads: Threads inside one run; 1 leaves the cores to the slots.
-        use_cuda_graph: Let the CUDA provider capture and replay its own graph (fixed shapes only).
-    """
-
-    intra_op_threads: int = 1
-    use_cuda_graph: bool = False
-
-
 class OrtEngine:
     """A loaded ONNX model."""
 
@@ -81,17 +72,34 @@ class OrtEngine:
         self._device = device
         self._options = options or OrtOptions()
         self.is_blocking = device.kind != "cudart"
-        self._session: ort.InferenceSession | None = _open_session(
-            path, device, self._options, None
-        )
-        self.signature = _signature(self._session, path)
-        self._symbols = find_symbols(self._session, self.signature, path)
-        self._refuse_what_cannot_be_fed(path)
+        self.is_capturable = not self.is_blocking
+        self._is_open = True
+        self._has_warned = False
+        self._shared: OpenSession | None = None  # of all slots, on the CPU
+        opened = self._open(None)
+        if self.is_blocking:
+            self._shared = opened
+        else:
+            _warn_of_cpu_operators(opened.session, path)
+        self.signature = _signature(opened.session, path)
+        self._symbols = find_symbols(opened.session, self.signature, path)
+        self._refuse_what_cannot_be_bound(path)
 
-    def _refuse_what_cannot_be_fed(self, path: Path) -> None:
-        """BF16 has no numpy type, so it must be bound, which needs all output shapes."""
+    def _open(self, stream: Stream | None) -> OpenSession:
+        if self.is_blocking:
+            return open_cpu_session(self._path, self._options)
+        return open_cuda_session(self._path, self._device, self._options, stream)
+
+    def _refuse_what_cannot_be_bound(self, path: Path) -> None:
+        """Binding needs all output shapes; what has no numpy type, and a GPU, need binding."""
         if self._symbols is not None:
             return
+        if not self.is_blocking:
+            raise ConfigError(
+                "BYTES, and outputs whose shapes do not follow from the names of the inputs' "
+                "dimensions, are not served on a GPU; serve it on the CPU with --device host",
+                path=str(path),
+            )
         for spec in (*self.signature.inputs, *self.signature.outputs):
             if spec.datatype == "BF16":
                 raise ConfigError(
@@ -123,56 +131,79 @@ class OrtEngine:
 
     def open_context(self, stream: Stream) -> OrtContext:
         """Open a context; on a GPU it is a session of its own on this stream."""
-        session = self._session
-        if session is None:
+        if not self._is_open:
             raise EngineError(f"{self._path.name} is closed")
-        if not self.is_blocking:
-            session = _open_session(self._path, self._device, self._options, stream)
-        return OrtContext(session, self.signature, self._device)
+        if self._shared is not None:
+            return OrtContext(self._shared, self.signature)
+        opened = self._open(stream)
+        if not opened.stays_on_gpu and not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "%s does not stay on the GPU from begin to end: each run waits for it, and keeps "
+                "other models waiting",
+                self._path,
+            )
+        return OrtContext(opened, self.signature, self._device, stream)
 
     def close(self) -> None:
         """Drop the session; it goes with its last context."""
-        self._session = None
+        self._is_open = False
+        self._shared = None
 
 
 class OrtContext:
     """What one slot runs: a session, and bindings to fixed addresses."""
 
-    def __init__(self, session: ort.InferenceSession, signature: Signature, device: Device) -> None:
-        self._session: ort.InferenceSession | None = session
+    def __init__(
+        self,
+        opened: OpenSession,
+        signature: Signature,
+        device: Device | None = None,
+        stream: Stream | None = None,
+    ) -> None:
+        """Keep a session; with a GPU, on which stream it runs there."""
+        self._opened: OpenSession | None = opened
         self._signature = signature
-        self._device_type = "cuda" if device.kind == "cudart" else "cpu"
-        self._device_index = device.index if device.kind == "cudart" else 0
+        self._stream = stream
+        self._where = ("cpu", 0) if device is None else ("cuda", device.index)
         # None on the CPU: the runtime's wrapper looks into given options at every run, for 2 us.
-        self._run_options: ort.RunOptions | None = None
-        if self._device_type == "cuda":
-            self._run_options = ort.RunOptions()
-            # The slot's stream and event say when the run is done; the run must not wait for it.
-            self._run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        self._run_options = None if device is None else gpu_run_options(opened)
 
     def bind(
         self, layout: Layout, input_ptrs: Sequence[int], output_ptrs: Sequence[int]
     ) -> Binding:
         """Tie the layout to addresses: device addresses on a GPU, the block's on the CPU."""
+        opened = self._opened
+        if opened is None:
+            raise EngineError("the execution context is closed")
         binding = Binding(layout, tuple(input_ptrs), tuple(output_ptrs))
-        session = self._open_session()
         if layout.output_shapes is None:
-            if self._device_type == "cuda":
-                raise EngineError(
-                    "outputs whose shape only the run can tell, and BYTES, are not served on a GPU"
-                )
-            binding.prepared = FeedRun(session, self._signature, binding)
+            binding.prepared = FeedRun(opened.session, self._signature, binding)
             return binding
-        io = session.io_binding()
-        where = (self._device_type, self._device_index)
-        inputs = zip(self._signature.inputs, layout.input_shapes, input_ptrs, strict=True)
-        for spec, shape, ptr in inputs:
-            io.bind_input(spec.name, *where, element_type(spec.datatype), list(shape), ptr)
-        outputs = zip(self._signature.outputs, layout.output_shapes, output_ptrs, strict=True)
-        for spec, shape, ptr in outputs:
-            io.bind_output(spec.name, *where, element_type(spec.datatype), list(shape), ptr)
-        binding.prepared = run_bound(session, io, self._run_options)
+        if opened.stays_on_gpu or self._stream is None:
+            io = self._bound(opened, binding)
+            binding.prepared = run_bound(opened.session, io, self._run_options)
+            return binding
+        bind = partial(self._bound, opened, binding)
+        binding.prepared = run_rebound(
+            opened.session, bind, self._stream.synchronize, self._run_options
+        )
+        binding.reads_host = True
         return binding
+
+    def _bound(self, opened: OpenSession, binding: Binding) -> Any:
+        """Tell a session where the tensors of a run lie."""
+        io, layout = opened.session.io_binding(), binding.layout
+        assert layout.output_shapes is not None
+        inputs = zip(self._signature.inputs, layout.input_shapes, binding.input_ptrs, strict=True)
+        for spec, shape, ptr in inputs:
+            io.bind_input(spec.name, *self._where, element_type(spec.datatype), list(shape), ptr)
+        outputs = zip(
+            self._signature.outputs, layout.output_shapes, binding.output_ptrs, strict=True
+        )
+        for spec, shape, ptr in outputs:
+            io.bind_output(spec.name, *self._where, element_type(spec.datatype), list(shape), ptr)
+        return io
 
     def enqueue(self, binding: Binding) -> None:
         """Run the model: computes before it returns on the CPU, enqueues on a GPU."""
@@ -185,12 +216,7 @@ class OrtContext:
 
     def close(self) -> None:
         """Drop the session."""
-        self._session = None
-
-    def _open_session(self) -> ort.InferenceSession:
-        if self._session is None:
-            raise EngineError("the execution context is closed")
-        return self._session
+        self._opened = None
 
 
 def open_signature(path: Path) -> Signature:
@@ -199,59 +225,20 @@ def open_signature(path: Path) -> Signature:
     Raises:
         ConfigError: The file is not a model that this runtime can load.
     """
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    return _signature(_load(path, options, ["CPUExecutionProvider"]), path)
+    return _signature(open_signature_session(path), path)
 
 
-def first_line(error: Exception) -> str:
-    """Return what ONNX Runtime says, without its prefix and its stack."""
-    text = str(error).strip().splitlines()
-    return text[0] if text else type(error).__name__
-
-
-def _open_session(
-    path: Path, device: Device, options: OrtOptions, stream: Stream | None
-) -> ort.InferenceSession:
-    settings = ort.SessionOptions()
-    settings.intra_op_num_threads = options.intra_op_threads
-    settings.inter_op_num_threads = 1
-    settings.log_severity_level = 3  # errors: our own log says the rest
-    # Spinning would take a core from the other slots between two operators.
-    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if device.kind != "cudart":
-        return _load(path, settings, ["CPUExecutionProvider"])
-    if "CUDAExecutionProvider" not in ort.get_available_providers():
-        raise ConfigError(
-            "this onnxruntime has no CUDA provider; install headrace-server[onnxruntime-gpu], or "
-            "serve on the CPU with --device host",
-            path=str(path),
+def _warn_of_cpu_operators(session: Any, path: Path) -> None:
+    operators = cpu_operators(session)
+    if operators:
+        log.warning(
+            "%s: on a GPU, but these operators run on the CPU: %s",
+            path,
+            ", ".join(f"{name} ({count})" for name, count in operators.most_common()),
         )
-    cuda: dict[str, Any] = {
-        "device_id": str(device.index),
-        "do_copy_in_default_stream": "1",  # copies inside the graph stay on the slot's stream
-        "enable_cuda_graph": "1" if options.use_cuda_graph else "0",
-    }
-    if stream is not None:
-        cuda["user_compute_stream"] = str(int(stream.handle))
-    return _load(path, settings, [("CUDAExecutionProvider", cuda), "CPUExecutionProvider"])
 
 
-def _load(
-    path: Path, settings: ort.SessionOptions, providers: Sequence[Any]
-) -> ort.InferenceSession:
-    if not path.is_file():
-        raise ConfigError("there is no such file", path=str(path))
-    try:
-        return ort.InferenceSession(str(path), settings, providers=list(providers))
-    except Exception as error:
-        raise ConfigError(
-            f"ONNX Runtime cannot load it: {first_line(error)}", path=str(path)
-        ) from error
-
-
-def _signature(session: ort.InferenceSession, path: Path) -> Signature:
+def _signature(session: Any, path: Path) -> Signature:
     def specs(nodes: Sequence[Any], kind: str) -> tuple[TensorSpec, ...]:
         return tuple(_spec(node, kind, path) for node in nodes)
 

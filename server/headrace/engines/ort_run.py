@@ -53,6 +53,22 @@ def run_bound(session: Any, io: Any, options: Any) -> Callable[[], None]:
     return call
 
 
+def run_rebound(
+    session: Any, bind: Callable[[], Any], wait: Callable[[], None], options: Any
+) -> Callable[[], None]:
+    """Return a call for a model that takes part of its inputs on the CPU though it is on a GPU.
+
+    ONNX Runtime copies such inputs when they are bound, so they are bound for each run, once what
+    is on the stream before them, their own copy to the GPU, is done.
+    """
+
+    def call() -> None:
+        wait()
+        session.run_with_iobinding(bind(), options)
+
+    return call
+
+
 class FeedRun:
     """Runs a session on arrays made from the block; a call."""
 
