@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.device.base import Device, Stream
 from headrace.device.host import HostDevice
-from headrace.engines.base import Engine, Layout, Shape, TensorSpec
+from headrace.engines.base import CapturableEngine, Engine, Layout, Shape, TensorSpec
 from headrace.engines.layout import num_elements
 from headrace.errors import ConfigError
 from headrace.ladder.rungs import Rung
@@ -82,6 +82,8 @@ class Subject:
     @property
     def has_graphs(self) -> bool:
         """Whether graphs can be tried here at all."""
+        if isinstance(self.engine, CapturableEngine) and not self.engine.is_capturable:
+            return False
         return self.device.kind == "cudart"
 
     @property
