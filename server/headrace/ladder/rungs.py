@@ -72,6 +72,12 @@ def parse_rungs(text: str) -> frozenset[str]:
             f"got {text!r}, expected some of {','.join(ALL_RUNGS)}; leave it out for all of them",
             field="--rungs",
         )
+    if not names - {GRAPHS, BATCH}:
+        raise ConfigError(
+            f"got {text!r}, but {GRAPHS} and {BATCH} build on other rungs: name one of "
+            f"{','.join(ALL_RUNGS[:-2])}, too",
+            field="--rungs",
+        )
     return frozenset(names)
 
 
