@@ -12,7 +12,7 @@ from helpers.tree import REPOSITORY
 from helpers.trt_bindings import describe, member
 from helpers.trt_describe import Description
 from helpers.trt_matrix import render
-from helpers.trt_wheels import ANCESTORS, BINDINGS
+from helpers.trt_wheels import ANCESTORS, BINDINGS, Wheel
 
 # The first test of a run fetches wheels of about 1 MB each.
 pytestmark = pytest.mark.timeout(300)
@@ -94,3 +94,36 @@ def test_every_name_in_the_text_exists_in_some_release() -> None:
     named = set(re.findall(r"`(?:\w+\.)?([a-z]+(?:_[a-z0-9]+)+)(?:\([^`]*\))?`", prose))
     assert named
     assert named - known == set()
+
+
+RELEASES = {  # row of the page's table → the bindings with it, and those of the release before
+    "8.6": (ANCESTORS[0], None),  # there are no bindings of 8.5 to compare with
+    "10.0": (ANCESTORS[1], ANCESTORS[0]),
+    "10.1": (BINDINGS[0], ANCESTORS[1]),
+    "10.11": (BINDINGS[1], BINDINGS[0]),
+    "11.0": (BINDINGS[2], BINDINGS[1]),
+}
+CLASSES = set(OWNERS.values())
+FLAGS = {"BuilderFlag", "NetworkDefinitionCreationFlag"}
+
+
+def names(wheel: Wheel) -> set[str]:
+    """Return what the classes and flags that a migration meets have."""
+    real = describe(wheel)
+    found = {member(line) for owner in CLASSES for line in real.classes.get(owner, [])}
+    return found | {name for owner in FLAGS for name in real.enums.get(owner, [])}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_came_and_went_did_so_then(release: str) -> None:
+    """What the table says that a release brought or removed is the difference between two."""
+    row = re.search(rf"^\| {re.escape(release)} \| (.*) \| (.*) \|$", MIGRATION, re.MULTILINE)
+    assert row
+    came, went = (set(re.findall(r"`(\w+)`", cell)) for cell in row.groups())
+    now, before = RELEASES[release]
+    assert came | went
+    assert came <= names(now)
+    if before:
+        assert not came & names(before)
+        assert went <= names(before)
+        assert not went & names(now)

@@ -129,9 +129,9 @@ def _build(tools: Tools, network: Network, config: Any, progress: Progress, mode
     config.progress_monitor = make_monitor(tools.trt, progress)
     tools.errors.clear()  # what was said before was not fatal
     with ThreadPoolExecutor(1, thread_name_prefix="build") as thread:
-        future = thread.submit(tools.builder.build_serialized_network, network.definition, config)
         try:
-            plan = future.result()
+            build = tools.builder.build_serialized_network
+            plan = thread.submit(build, network.definition, config).result()
         except BaseException:  # Ctrl-C, whatever it is turned into
             progress.cancel()
             raise
