@@ -91,10 +91,10 @@ def test_a_plan_of_another_release_is_told_by_both_versions(
 
 def test_a_plan_for_another_architecture_is_told_by_both_capabilities(plan: Path) -> None:
     """One line has what it was compiled for, what the GPU has, and the flag that would mend it."""
-    text = refusal(plan, "--capability", "9.0")
+    text = refusal(plan, "--capability", "8.9")
     assert "for compute capability 8.6, 12.0; here is" in text
-    assert "compute capability 9.0); it is not for this GPU" in text
-    assert text.endswith("build it with --compute-capabilities 9.0")
+    assert "compute capability 8.9); it is not for this GPU" in text
+    assert text.endswith("build it with --compute-capabilities 8.9")
     assert "it is not for this GPU" not in refusal(plan, "--capability", "8.6")
 
 

@@ -66,10 +66,7 @@ class PlanHeader:
 
     def is_for(self, capability: str) -> bool:
         """Say whether an RTX plan was compiled for a compute capability, such as "8.6"."""
-        newest, newer = RTX_CAPABILITIES[-2:]
-        is_newer = _numbers(capability) > _numbers(newest)
-        wanted = newer if is_newer else capability
-        return wanted in self.compute_capabilities
+        return _rtx_name(capability) in self.compute_capabilities
 
     def describe(self) -> str:
         """Say in a few words what the plan was built by and for."""
@@ -144,6 +141,17 @@ def capability_names(mask: int) -> tuple[str, ...]:
     bits = [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
     known = len(RTX_CAPABILITIES)
     return tuple(RTX_CAPABILITIES[bit] if bit < known else f"unknown (bit {bit})" for bit in bits)
+
+
+def is_for_rtx(capability: str) -> bool:
+    """Say whether TensorRT-RTX runs on GPUs of a compute capability at all."""
+    return _rtx_name(capability) in RTX_CAPABILITIES
+
+
+def _rtx_name(capability: str) -> str:
+    """Return how a mask of RTX would name a capability: all that are newer are one."""
+    newest, newer = RTX_CAPABILITIES[-2:]
+    return newer if _numbers(capability) > _numbers(newest) else capability
 
 
 def _numbers(capability: str) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.device.base import Device
-from headrace.engines.plan import PRODUCTS, PlanHeader, Version
+from headrace.engines.plan import PRODUCTS, RTX_CAPABILITIES, PlanHeader, Version, is_for_rtx
 from headrace.engines.trt_logging import ErrorTexts, make_logger, make_recorder
 from headrace.engines.trt_modules import Backend
 from headrace.errors import ConfigError
@@ -125,6 +125,11 @@ def _mend(backend: Backend, header: PlanHeader, capability: str, reason: str) ->
     """
     if "HostCodeAllowed" in reason:
         return "it carries host code: trust it and pass --allow-host-code, or build it without"
+    if header.kind == "rtx" and capability and not is_for_rtx(capability):
+        return (
+            f"{PRODUCTS['rtx']} does not run on GPUs of compute capability {capability}: build the "
+            f"plan with {PRODUCTS['standard']}"
+        )
     if header.version and not _is_release(header.version, backend.can.version):
         differ = (
             f"the releases differ: build the plan with the {PRODUCTS[header.kind]} that is here"
@@ -133,7 +138,9 @@ def _mend(backend: Backend, header: PlanHeader, capability: str, reason: str) ->
         return differ if header.kind == "rtx" else differ + older
     if header.kind == "rtx":
         if capability and not header.is_for(capability):
-            return f"it is not for this GPU: build it with --compute-capabilities {capability}"
+            named = capability in RTX_CAPABILITIES  # newer ones have one bit together, and no name
+            how = f"with --compute-capabilities {capability}" if named else "for all capabilities"
+            return f"it is not for this GPU: build it {how}"
         return "build the plan with this TensorRT-RTX, for this GPU's compute capability"
     if "lean" in backend.can.name:
         return "the lean runtime takes plans built with --version-compatible only"

@@ -171,13 +171,22 @@ def test_the_advice_is_by_what_differs(
     assert advice in refusal(rig, double_plan(), kind=kind).reason
 
 
-def test_the_advice_for_another_gpu_names_its_capability(rig: Rig) -> None:
-    """An RTX plan that was not compiled for the GPU here is told by the GPU's capability."""
+@pytest.mark.parametrize(
+    ("capability", "advice"),
+    [
+        ("8.9", "it is not for this GPU: build it with --compute-capabilities 8.9"),
+        ("12.3", "it is not for this GPU: build it for all capabilities"),
+        ("9.0", "not run on GPUs of compute capability 9.0: build the plan with TensorRT"),
+    ],
+)
+def test_the_advice_for_another_gpu_names_its_capability(
+    rig: Rig, capability: str, advice: str
+) -> None:
+    """A plan that was not compiled for the GPU here, and one that cannot be, are told apart."""
     rig.install("tensorrt_rtx", "1.7.1.116")
-    rig.device.compute_capability = "9.0"
+    rig.device.compute_capability = capability
     rig.world.refusals["deserialize_cuda_engine"] = "no"
-    reason = refusal(rig, double_plan(), kind="vtrt").reason
-    assert reason.endswith("not for this GPU: build it with --compute-capabilities 9.0")
+    assert refusal(rig, double_plan(), kind="vtrt").reason.endswith(advice)
 
 
 def test_a_refusal_without_a_reason_says_so(rig: Rig) -> None:
