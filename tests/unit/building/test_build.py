@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import helper
 
 from headrace.building import BuildOptions, Built, build_plan
+from headrace.building.check import check_by_loading
 from headrace.building.choice import choose_builder
 from headrace.building.notation import parse_profiles
 from headrace.device.sim import SimDevice
@@ -17,8 +19,8 @@ from headrace.engines.plan import read_plan_header
 from headrace.engines.trt_modules import open_builder
 from headrace.errors import ConfigError
 from helpers.fake_builder import IBuilderConfig, Workshop, make_builder_module
-from helpers.fake_plans import double_plan
-from helpers.onnx_models import adds
+from helpers.fake_plans import double_plan, write_plan
+from helpers.onnx_models import FLOAT, adds, model, port
 from helpers.trt_rig import GpuSim, Rig
 
 PROFILES = parse_profiles(["x:1x4", "x:8x4"], ["x:4x4", "x:16x4"], ["x:8x4", "x:32x4"])
@@ -245,3 +247,58 @@ def test_naming_compute_capabilities_means_rtx(bench: Bench) -> None:
         bench.install_builder(name=name)
     options = BuildOptions(compute_capabilities=("8.6",))
     assert choose_builder("auto", options, bench.device).can.name == "tensorrt_rtx"
+
+
+def test_a_plan_for_other_gpus_is_not_tried_on_this_one(bench: Bench) -> None:
+    """It could only be refused here, and is right for where it goes: that is told, and no error."""
+    path = write_plan(bench.folder, double_plan(), "vtrt")  # for compute capability 8.6
+    header = read_plan_header(path)
+    bench.device.compute_capability = "8.9"
+    told = check_by_loading(path, header, bench.device, BuildOptions())
+    assert told == "not loaded: it is not for the GPU here, of compute capability 8.9"
+    bench.device.compute_capability = "8.6"
+    bench.install("tensorrt_rtx", "1.7.1.116")
+    assert check_by_loading(path, header, bench.device, BuildOptions()).startswith("loaded on")
+    assert (
+        check_by_loading(path, header, None, BuildOptions()) == "not loaded: there is no GPU here"
+    )
+
+
+def test_a_model_of_fixed_shapes_needs_no_profile(bench: Bench) -> None:
+    """No flags, no configuration, no profile; the account says why."""
+    bench.install_builder()
+    row = [port("x", FLOAT, [2, 4])], [port("y", FLOAT, [2, 4])]
+    bench.model.write_bytes(
+        model([helper.make_node("Relu", ["x"], ["y"])], *row).SerializeToString()
+    )
+    built = bench.build(profiles=())
+    assert built.profiles == ()
+    assert built.shapes_from == "the model, which has no dynamic dimensions"
+    assert bench.config._profiles == []
+
+
+def test_a_named_configuration_is_taken_before_the_one_beside_the_model(bench: Bench) -> None:
+    """--config wins; without it the file beside the model is found."""
+    bench.install_builder()
+    beside = bench.folder / "config.pbtxt"
+    beside.write_text("max_batch_size: 2")
+    named = bench.folder / "other.pbtxt"
+    named.write_text("max_batch_size: 5")
+    assert bench.build(profiles=()).profiles[0]["x"].maximum == (2, 4)
+    built = bench.build(profiles=(), config_path=named)
+    assert built.profiles[0]["x"].maximum == (5, 4)
+    assert built.shapes_from == str(named)
+
+
+def test_a_timing_cache_that_cannot_be_read_or_kept(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not readable: nothing is built. Not writable afterwards: the plan is kept, and it is told."""
+    bench.install_builder()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        bench.build(timing_cache=bench.folder)
+    assert not bench.output.exists()
+    with caplog.at_level(logging.WARNING):
+        bench.build(timing_cache=bench.folder / "nowhere" / "timing.cache")
+    assert "the timing cache is lost" in caplog.text
+    assert bench.output.exists()
