@@ -91,7 +91,8 @@ class LoopDriver:
         now = self._clock()
         look = self._sweep_at = self._pace.next_look(now, self._link.due_at)
         if look - now >= COARSE_S:
-            self._look_later(now, look - COARSE_ERROR_S)
+            deadline = self._link.next_look(now)  # of a request that waits
+            self._look_later(now, min(look - COARSE_ERROR_S, inf if deadline is None else deadline))
         else:
             self._schedule()
 

@@ -191,7 +191,10 @@ class NativeFront:
         began_at = self._clock()
         rest_s = self._pace.next_look(began_at, self._link.due_at) - began_at
         if rest_s >= COARSE_S:
-            return int((rest_s - COARSE_ERROR_S) * 1000)
+            deadline = self._link.next_look(began_at)  # of a request that waits
+            if deadline is not None:
+                rest_s = min(rest_s, deadline - began_at + COARSE_ERROR_S)
+            return max(0, int((rest_s - COARSE_ERROR_S) * 1000))
         if rest_s > 0:
             nap_s = min(rest_s, LONGEST_NAP_S)
             time.sleep(nap_s)
