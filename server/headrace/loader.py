@@ -101,6 +101,7 @@ class Loader:
             engine,
             line,
             warm=opened.layouts,
+            least_rows=opened.least_rows,
             footprint=opened.footprint,
             graphs=opened.graphs,
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headrace.device.base import Device
 from headrace.engines.base import Engine, Layout, Shape, ShapedByValues
-from headrace.engines.layout import num_elements, plan_layout
+from headrace.engines.layout import num_elements, pad_layout, plan_layout
 from headrace.engines.model_spec import ModelSpec
 from headrace.scheduling.line import Line
 from headrace.slots.blocks import BlockPool
@@ -35,6 +35,7 @@ class ServedModel:
         line: Line,
         *,
         warm: Sequence[Layout] = (),
+        least_rows: Mapping[Layout, int] | None = None,
         footprint: Footprint | None = None,
         graphs: GraphTally | None = None,
     ) -> None:
@@ -46,6 +47,7 @@ class ServedModel:
             engine: Closed by `close`.
             line: With the slots, closed by `close`.
             warm: Layouts that ran at load; bindings and graphs are kept by these objects.
+            least_rows: Of those that fewer rows, down to so many, are padded to; 0 for none.
             footprint: The memory it takes, on a device with memory of its own.
             graphs: What its CUDA graphs did, where they are on.
         """
@@ -56,6 +58,11 @@ class ServedModel:
         self.graphs = graphs
         self._engine = engine
         self._warm = {(each.input_shapes, each.input_sizes, each.values): each for each in warm}
+        rows = (least_rows or {}).items()
+        self._padded_to = sorted(  # the smallest first: the least padding
+            ((layout, least) for layout, least in rows if least),
+            key=lambda each: each[0].size_bytes,
+        )
         self._layouts: dict[Call, Layout] = {}
 
     @property
@@ -73,10 +80,18 @@ class ServedModel:
             inner = engine_shapes(self._engine, self.spec, shapes)
             layout = self._warm.get((inner, *key[1:]))
             if layout is None:
-                layout = lay_out(self._engine, inner, sizes, values)
+                layout = self._padded(lay_out(self._engine, inner, sizes, values))
             if len(self._layouts) >= MAX_LAYOUTS:
                 del self._layouts[next(iter(self._layouts))]
             self._layouts[key] = layout
+        return layout
+
+    def _padded(self, layout: Layout) -> Layout:
+        """Let a call run as one of more rows, for which there is a graph."""
+        for target, least_rows in self._padded_to:
+            padded = pad_layout(layout, target)
+            if padded is not None and padded.input_shapes[0][0] >= least_rows:
+                return padded
         return layout
 
     def close(self) -> None:

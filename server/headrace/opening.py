@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.device.base import Device, Stream
 from headrace.device.host import HostDevice
 from headrace.engines.base import CapturableEngine, Engine, Layout, Shape
-from headrace.engines.graph_spec import FIELD, graph_shapes, wants_graphs
+from headrace.engines.graph_spec import FIELD, wanted_graphs, wants_graphs
 from headrace.engines.model_spec import ModelSpec
 from headrace.errors import ConfigError, EngineError, RequestError
 from headrace.model import engine_shapes, reserve_blocks, trial_layouts
@@ -40,6 +40,7 @@ class Opened:
     Attributes:
         pool: All of them.
         layouts: What they were warmed up with.
+        least_rows: Of layouts that fewer rows, down to so many, are padded to.
         footprint: Their memory; None where the device has none of its own.
         graphs: None where CUDA graphs are off.
     """
@@ -48,6 +49,7 @@ class Opened:
     layouts: Sequence[Layout]
     footprint: Footprint | None = None
     graphs: GraphTally | None = None
+    least_rows: Mapping[Layout, int] = field(default_factory=dict)
 
 
 class SlotOpener:
@@ -90,7 +92,8 @@ class SlotOpener:
             HeadraceError: It cannot be served; nothing stays open.
         """
         tally = self._graph_tally(engine, spec, config)
-        layouts = trial_layouts(engine, self._graph_shapes(engine, spec, config) if tally else ())
+        wanted = self._wanted_graphs(engine, spec, config) if tally else {}
+        layouts = trial_layouts(engine, list(wanted))
         self._refuse_what_never_fits(layouts, spec)
         if isinstance(self._device, HostDevice) and self._is_short(engine, layouts[0], spec):
             stream: Stream = self._device.open_inline_stream()
@@ -110,7 +113,10 @@ class SlotOpener:
         )
         pool = SlotPool(slots)
         footprint = Footprint(pool, engine.weights_bytes, blocks_bytes)
-        return Opened(pool, layouts, None if self._device.is_unified else footprint, tally)
+        least_rows = {each: wanted.get(each.input_shapes, 0) for each in layouts}
+        if self._device.is_unified:
+            return Opened(pool, layouts)
+        return Opened(pool, layouts, footprint, tally, least_rows)
 
     def _graph_tally(
         self, engine: Engine, spec: ModelSpec, config: config_pb.ModelConfig
@@ -129,13 +135,15 @@ class SlotOpener:
         log.warning("%s: CUDA graphs are asked for, but %s", spec.name, why_not)
         return None
 
-    def _graph_shapes(
+    def _wanted_graphs(
         self, engine: Engine, spec: ModelSpec, config: config_pb.ModelConfig
-    ) -> list[tuple[Shape, ...]]:
+    ) -> dict[tuple[Shape, ...], int]:
+        """Return, by the engine's shapes of all inputs, the least rows that are padded to them."""
         try:
-            return [
-                engine_shapes(engine, spec, shapes) for shapes in graph_shapes(config, spec.inputs)
-            ]
+            return {
+                engine_shapes(engine, spec, each.shapes): each.least_rows
+                for each in wanted_graphs(config, spec.inputs)
+            }
         except RequestError as error:
             raise ConfigError(str(error), field=FIELD) from error
 

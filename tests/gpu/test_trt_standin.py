@@ -219,6 +219,24 @@ def test_graphs_are_captured_for_what_the_configuration_names(rig: StandinRig) -
     assert (model.graphs.num_hits, rig.misses) == (4, {})
 
 
+def test_fewer_rows_are_padded_to_a_graph(rig: StandinRig) -> None:
+    """Requests of 3 to 8 rows replay the graph of 8, and each gets its own rows back."""
+    spec = (
+        "max_batch_size: 32 optimization { cuda { graphs: true graph_spec { batch_size: 8 "
+        "graph_lower_bound { batch_size: 3 } } } }"
+    )
+    model = rig.load(config=spec, num_slots=2)
+    assert model.graphs is not None
+    for seed in range(60):
+        rig.submit(floats(3 + seed % 6, 4, seed=seed))
+        if seed % 7 == 0:
+            rig.run()
+    rig.run()
+    for asked in rig.asked:
+        assert np.array_equal(asked.answer, 2 * asked.inputs[0])
+    assert (model.graphs.num_hits, rig.misses) == (60, {})
+
+
 def test_a_shape_in_use_is_captured_while_serving(rig: StandinRig) -> None:
     """After some plain runs of a new shape, without any call but the requests themselves."""
     model = rig.load(config=graphs_on(), num_slots=1)

@@ -54,6 +54,12 @@ class Layout:
     outputs_start: int  # bytes [outputs_start, size_bytes) hold all outputs
     size_bytes: int
     values: tuple[bytes, ...] = ()  # of the shape tensors among the inputs: they decide shapes
+    padded_to: Layout | None = None  # what is run in its place, with more rows at the same offsets
+
+    @property
+    def runs_as(self) -> Layout:
+        """The layout that the engine is bound to."""
+        return self.padded_to or self
 
 
 @dataclass(slots=True, eq=False)

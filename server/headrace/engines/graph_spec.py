@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.engines.base import Shape, TensorSpec
@@ -20,10 +21,22 @@ def wants_graphs(config: config_pb.ModelConfig) -> bool:
     return config.optimization.cuda.graphs
 
 
-def graph_shapes(
-    config: config_pb.ModelConfig, inputs: Sequence[TensorSpec]
-) -> list[tuple[Shape, ...]]:
-    """Return the shapes of all inputs for every `graph_spec`, as clients send them.
+@dataclass(frozen=True, slots=True)
+class WantedGraph:
+    """A graph that is to be there before the first request.
+
+    Attributes:
+        shapes: Of all inputs, as clients send them.
+        least_rows: Batches of fewer rows than the shapes have, down to so many, are padded with
+            zeros to run it; 0 for none.
+    """
+
+    shapes: tuple[Shape, ...]
+    least_rows: int = 0
+
+
+def wanted_graphs(config: config_pb.ModelConfig, inputs: Sequence[TensorSpec]) -> list[WantedGraph]:
+    """Return what every `graph_spec` asks for.
 
     Args:
         config: Completed.
@@ -34,9 +47,26 @@ def graph_shapes(
     """
     specs = config.optimization.cuda.graph_spec
     return [
-        _shapes(spec, f"{FIELD}[{index}]", config.max_batch_size, inputs)
+        WantedGraph(
+            _shapes(spec, f"{FIELD}[{index}]", config.max_batch_size, inputs),
+            _least_rows(spec, f"{FIELD}[{index}]", config.max_batch_size),
+        )
         for index, spec in enumerate(specs)
     ]
+
+
+def _least_rows(
+    spec: ModelOptimizationPolicy.Cuda.GraphSpec, field: str, max_batch_size: int
+) -> int:
+    if not spec.HasField("graph_lower_bound") or not max_batch_size:
+        return 0
+    rows = spec.graph_lower_bound.batch_size
+    if rows not in range(1, spec.batch_size + 1):
+        raise ConfigError(
+            f"is {rows}, expected 1 to {spec.batch_size}, the batch_size of the graph",
+            field=f"{field}.graph_lower_bound.batch_size",
+        )
+    return rows
 
 
 def _shapes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from headrace.device.base import ALIGNMENT_BYTES
@@ -44,6 +45,41 @@ def plan_layout(
         outputs_start=outputs_start,
         size_bytes=max(inputs_end, outputs_end),
         values=tuple(values),
+    )
+
+
+def pad_layout(layout: Layout, target: Layout) -> Layout | None:
+    """Lay a call out so that it can be run as one of more rows.
+
+    Its tensors begin where those of the target do, and so end before them: what lies between is
+    padding. That works where the rows are the first dimension of every input and output.
+
+    Args:
+        layout: Of the call.
+        target: What shall be run; of the same model.
+
+    Returns:
+        The call's layout for that, None when it differs in more than the number of rows.
+    """
+    if layout.output_shapes is None or target.output_shapes is None:
+        return None
+    shapes = layout.input_shapes + layout.output_shapes
+    wider = target.input_shapes + target.output_shapes
+    if layout.values or not all(shapes) or not all(wider):
+        return None
+    rows, more_rows = {shape[0] for shape in shapes}, {shape[0] for shape in wider}
+    if len(rows) > 1 or len(more_rows) > 1 or rows.pop() > more_rows.pop():
+        return None
+    if [shape[1:] for shape in shapes] != [shape[1:] for shape in wider]:
+        return None
+    return replace(
+        layout,
+        input_offsets=target.input_offsets,
+        output_offsets=target.output_offsets,
+        inputs_end=target.inputs_end,
+        outputs_start=target.outputs_start,
+        size_bytes=target.size_bytes,
+        padded_to=target,
     )
 
 

@@ -45,6 +45,7 @@ HONOURED = frozenset(
         "optimization.cuda.graphs",
         "optimization.cuda.graph_spec.batch_size",
         "optimization.cuda.graph_spec.input",
+        "optimization.cuda.graph_spec.graph_lower_bound.batch_size",
         # Refused with a fault of their own.
         "sequence_batching",
         "ensemble_scheduling",

@@ -91,8 +91,17 @@ class Request:
         view = block.view
         for offset, tensor in zip(self.layout.input_offsets, self.tensors, strict=True):
             view[offset : offset + len(tensor)] = tensor
+        if self.layout.padded_to is not None:
+            self._clear_padding(view, self.layout.padded_to)
         self.block = block
         self.tensors = ()
+
+    def _clear_padding(self, view: memoryview, padded: Layout) -> None:
+        """Make the rows behind the request's own zeros: the block held another request's before."""
+        layout = self.layout
+        sizes = zip(layout.input_offsets, layout.input_sizes, padded.input_sizes, strict=True)
+        for offset, size, padded_size in sizes:
+            view[offset + size : offset + padded_size] = bytes(padded_size - size)
 
     def end(self, outputs: Sequence[Output] | None, error: Exception | None) -> None:
         """End the request, once, with a reply or with an error."""

@@ -40,6 +40,8 @@ class SlotPool:
         None when every lane is in flight or every slot is out of service.
         """
         slots = self.slots
+        if layout is not None:
+            layout = layout.runs_as
         if len(slots) == 1:  # the common case on small models; nothing to choose
             return slots[0].free_lane()
         best: Slot | None = None

@@ -96,7 +96,7 @@ class Slot:
         What fails here is kept as the lane's error and comes out with its completion.
         """
         lane.batch = batch
-        self.last_layout = batch.layout
+        self.last_layout = batch.layout.runs_as
         lane.enqueued_at = self._clock()
         try:
             if self._is_unified:
@@ -202,7 +202,7 @@ class Slot:
 
     def _enqueue_with_copies(self, lane: Lane, batch: Batch[Any]) -> None:
         stream, layout = self._stream, batch.layout
-        binding = lane.binding = lane.binding_for(layout)
+        binding = lane.binding = lane.binding_for(layout.runs_as)
         assert lane.memory is not None
         base = lane.memory.ptr
         if layout.values:

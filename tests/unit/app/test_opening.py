@@ -103,6 +103,10 @@ def test_memory_is_told_when_a_model_is_loaded(
         ("batch_size: 0", "is 0, expected 1 to 32"),
         ('batch_size: 1 input { key: "z" value { } }', "there is no input 'z'"),
         (
+            "batch_size: 8 graph_lower_bound { batch_size: 9 }",
+            r"graph_lower_bound.batch_size: is 9, expected 1 to 8",
+        ),
+        (
             'batch_size: 1 input { key: "x" value { dim: 5 } }',
             r"gives input 'x' the dims \[5\], expected \[4\]",
         ),
@@ -158,3 +162,41 @@ def test_many_values_leave_few_bindings_behind(rig: SimServed) -> None:
     wanted = [(rows, columns) for rows in range(1, 13) for columns in range(1, 13)]
     for size in wanted + wanted[:5]:
         assert np.array_equal(rig.ask(x, sizes(*size)), np.full(size, 3.0, np.float32))
+
+
+PADDED = """
+max_batch_size: 32
+optimization { cuda { graphs: true
+  graph_spec { batch_size: 8 graph_lower_bound { batch_size: 3 } }
+  graph_spec { batch_size: 24 graph_lower_bound { batch_size: 20 } }
+} }
+"""
+
+
+def test_fewer_rows_are_padded_to_the_next_graph(rig: SimServed) -> None:
+    """Down to the bound that the configuration names; the padding is zeros and is never sent."""
+    model = rig.load(config=PADDED, num_slots=1)
+    assert model.graphs is not None
+    for seed, rows in enumerate((3, 8, 5, 20, 24, 23, 7)):
+        assert np.array_equal(rig.ask(floats(rows, seed)), 2 * floats(rows, seed))
+    assert (model.graphs.num_hits, rig.misses) == (7, {})
+    for rows in (2, 9, 19, 25):
+        assert np.array_equal(rig.ask(floats(rows)), 2 * floats(rows))
+    assert (model.graphs.num_hits, rig.misses) == (7, {"new": 4})
+
+
+def test_padding_holds_nothing_of_other_requests(rig: SimServed) -> None:
+    """Blocks go from request to request; a padded one computes on its own rows and zeros."""
+    rig.load(config=PADDED, num_slots=1)
+    rig.ask(floats(8) + 100)
+    asked = rig.submit(floats(3))
+    block = asked.request.block
+    assert block is not None
+    layout = asked.request.layout
+    (offset,), size = layout.input_offsets, layout.input_sizes[0]
+    assert layout.padded_to is not None
+    staged = bytes(block.view[offset : offset + layout.padded_to.input_sizes[0]])
+    assert staged == floats(3).tobytes() + bytes(5 * 16)
+    assert size == 3 * 16
+    rig.run()
+    assert np.array_equal(asked.answer, 2 * floats(3))

@@ -56,12 +56,12 @@ from helpers.model_repository import config_of
         ('model_warmup { name: "w" batch_size: 1 } model_warmup { name: "v" }', ["model_warmup"]),
         (
             """optimization { priority: PRIORITY_MAX eager_batching: true cuda { graphs: true
-            busy_wait_events: true graph_spec { batch_size: 1 graph_lower_bound { batch_size: 1 } }
+            busy_wait_events: true graph_spec { batch_size: 1 graph_lower_bound { input { } } }
             } }""",
             [
                 "optimization.priority",
                 "optimization.cuda.busy_wait_events",
-                "optimization.cuda.graph_spec[0].graph_lower_bound.batch_size",
+                "optimization.cuda.graph_spec[0].graph_lower_bound.input",
                 "optimization.eager_batching",
             ],
         ),
