@@ -102,6 +102,7 @@ class FrontDoor:
             joined(self._config.grpc_address, self._config.grpc_port),
             channel_options(self._config),
             credentials(self._config),
+            self._config.max_bytes_in_flight,
         )
         self._grpcio = await self._open_grpcio(options, driver)
         self.port = self._grpcio.port

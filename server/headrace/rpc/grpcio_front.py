@@ -1,6 +1,8 @@
 """The front door over grpcio's asyncio server: complete and trusted; the default transport.
 
 ModelInfer goes through a generic handler without (de)serializers, so that the message stays bytes.
+grpcio holds replies that clients do not read, and their requests with them, without a bound: beyond
+`max_unsent_bytes` new requests are refused until clients have read or left.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ import grpc
 from headrace.errors import ConfigError, HeadraceError, UnsupportedError
 from headrace.link.base import Link
 from headrace.rpc.admin import NOT_OFFERED, AdminService
+from headrace.rpc.departures import hush_departures
 from headrace.rpc.drive import LoopDriver
 from headrace.rpc.health import HealthService
-from headrace.rpc.infer import InferService
+from headrace.rpc.infer import UNREAD, InferService
 from headrace.rpc.parse import parse
 from headrace.rpc.reflection import enable_reflection
 from headrace.rpc.status import NO_RETRY, Status, status_of
@@ -38,6 +41,7 @@ class GrpcioOptions:
     address: str  # "host:port" or "unix:path"
     channel_options: Sequence[tuple[str, Any]] = ()
     credentials: grpc.ServerCredentials | None = None
+    max_unsent_bytes: int = 1 << 30
 
 
 class _FutureCall:
@@ -82,6 +86,7 @@ class GrpcioFront:
         self._driver = driver
         self._clock = clock
         self._server: grpc.aio.Server | None = None
+        self._unsent_bytes = 0  # of calls that are answered, but not yet written out
         self.port = 0
 
     async def start(self) -> None:
@@ -90,6 +95,7 @@ class GrpcioFront:
         Raises:
             ConfigError: The address cannot be bound.
         """
+        hush_departures()
         server = grpc.aio.server(options=list(self._options.channel_options))
         server.add_generic_rpc_handlers((self._inference_handler(), self._health.handler()))
         enable_reflection(server)
@@ -133,12 +139,17 @@ class GrpcioFront:
         left_s: float | None = context.time_remaining()
         has_deadline = left_s is not None and left_s < NO_DEADLINE_S
         future: asyncio.Future[bytes | Status] = asyncio.get_running_loop().create_future()
-        request = self._infer.accept(
-            message,
-            _FutureCall(future),
-            received_at=received_at,
-            deadline=received_at + left_s if has_deadline and left_s is not None else None,
-        )
+        call = _FutureCall(future)
+        request = None
+        if self._unsent_bytes >= self._options.max_unsent_bytes:
+            self._infer.refuse(call, UNREAD)
+        else:
+            request = self._infer.accept(
+                message,
+                call,
+                received_at=received_at,
+                deadline=received_at + left_s if has_deadline and left_s is not None else None,
+            )
         if request is not None:
             self._driver.step()
         try:
@@ -148,9 +159,17 @@ class GrpcioFront:
                 self._link.cancel(request)
             raise
         if isinstance(answer, bytes):
+            self._count_until_sent(len(message) + len(answer), context)
             return answer
         await _abort(context, answer)
         raise AssertionError("abort raises")
+
+    def _count_until_sent(self, size_bytes: int, context: Context) -> None:
+        def forget(_: Context) -> None:
+            self._unsent_bytes -= size_bytes
+
+        self._unsent_bytes += size_bytes
+        context.add_done_callback(forget)  # type: ignore[arg-type]  # types-grpcio's is no Protocol
 
 
 def _unary(method: Method, answer: Callable[[Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:

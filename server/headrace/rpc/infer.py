@@ -12,7 +12,14 @@ from typing import Protocol
 
 import grpc
 
-from headrace.errors import DeviceError, EngineError, HeadraceError, RequestError, TooLargeError
+from headrace.errors import (
+    DeviceError,
+    EngineError,
+    HeadraceError,
+    OverloadedError,
+    RequestError,
+    TooLargeError,
+)
 from headrace.link.base import Catalog, Link
 from headrace.rpc.prepare import Limits, Preparer
 from headrace.rpc.reply import ReplyWriter
@@ -22,6 +29,8 @@ from headrace.slots.batch import Output
 from headrace_proto.wire import WireError, split_request
 
 log = logging.getLogger(__name__)
+
+UNREAD = OverloadedError("clients do not read their replies; try later")
 
 
 class Call(Protocol):
@@ -90,12 +99,18 @@ class InferService:
             )
             self._link.submit(request, now)
         except WireError as error:
-            call.fail(status_of(RequestError(f"the message is not a ModelInferRequest: {error}")))
+            self.refuse(call, RequestError(f"the message is not a ModelInferRequest: {error}"))
             return None
         except Exception as error:  # noqa: BLE001 -- every message gets an answer
-            self._fail(call, error)
+            self.refuse(call, error)
             return None
         return request
+
+    def refuse(self, call: Call, error: Exception) -> None:
+        """End a call with the status of an error; a bug is logged."""
+        if not isinstance(error, HeadraceError):
+            log.error("a request failed because of a bug", exc_info=error)
+        call.fail(status_of(error, self._overload))
 
     def _on_end(
         self, request: Request, outputs: Sequence[Output] | None, error: Exception | None
@@ -116,7 +131,7 @@ class InferService:
             request.line.metrics.fail(None, "BACKEND")
         elif isinstance(error, RequestError) or not isinstance(error, HeadraceError):
             request.line.metrics.fail(None, "OTHER")  # found out by the run or by its reply; a bug
-        self._fail(call, error)
+        self.refuse(call, error)
 
     def _record(self, request: Request) -> None:
         now = self._clock()
@@ -145,8 +160,3 @@ class InferService:
         )
         if self.on_replied is not None:
             self.on_replied(request, now)
-
-    def _fail(self, call: Call, error: Exception) -> None:
-        if not isinstance(error, HeadraceError):
-            log.error("a request failed because of a bug", exc_info=error)
-        call.fail(status_of(error, self._overload))

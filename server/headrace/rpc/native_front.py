@@ -25,10 +25,10 @@ from dataclasses import dataclass
 
 import pygrpc_native
 
-from headrace.errors import ConfigError, OverloadedError
+from headrace.errors import ConfigError
 from headrace.link.base import Link
-from headrace.rpc.infer import InferService
-from headrace.rpc.status import Status, status_of
+from headrace.rpc.infer import UNREAD, InferService
+from headrace.rpc.status import Status
 from headrace.scheduling.request import Request
 from headrace.slots.wait import LONGEST_NAP_S, Pace, Wait
 from headrace_proto.service import METHODS
@@ -204,7 +204,7 @@ class NativeFront:
     def _accept(self, call_id: int, message: bytes, now: float, left_s: float | None) -> None:
         call = self.calls[call_id] = _NativeCall(self, call_id)
         if self._has_unread_replies():
-            call.fail(status_of(OverloadedError("clients do not read their replies; try later")))
+            self._infer.refuse(call, UNREAD)
             return
         deadline = None if left_s is None else now + left_s
         call.request = self._infer.accept(message, call, received_at=now, deadline=deadline)
