@@ -56,13 +56,18 @@ class LocalLink:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request waits and none is in flight."""
-        return self._scheduler.is_idle
+        """Whether no request waits and none is in flight.
+
+        Between steps only: within one, requests are on their way from one place to another.
+        """
+        with self._lock:
+            return self._scheduler.is_idle
 
     @property
     def is_polling(self) -> bool:
         """Whether something is in flight."""
-        return self._scheduler.is_polling
+        with self._lock:
+            return self._scheduler.is_polling
 
     @property
     def due_at(self) -> float:
