@@ -19,6 +19,7 @@ from headrace.errors import (
     OverloadedError,
     RequestError,
     TooLargeError,
+    UnavailableError,
 )
 from headrace.link.base import Catalog, Link
 from headrace.rpc.prepare import Limits, Preparer
@@ -127,6 +128,8 @@ class InferService:
             else:
                 self._record(request)
                 return
+        if isinstance(error, UnavailableError | DeviceError):
+            self._preparer.forget()  # its slots have failed, and an older version may work
         if isinstance(error, EngineError | DeviceError):
             request.line.metrics.fail(None, "BACKEND")
         elif isinstance(error, RequestError) or not isinstance(error, HeadraceError):

@@ -29,6 +29,7 @@ from headrace.rpc.tensors import (
 from headrace_proto.v1 import inference_pb2 as pb
 
 MAX_HEADS = 1024  # a head is some 100 bytes; 16–64 cameras need one each
+FORGOTTEN = -1  # no generation of a catalog
 MAX_HEAD_BYTES = 2048  # longer ones carry typed contents or are rare
 
 
@@ -105,6 +106,10 @@ class Preparer:
         if prepared is None or len(raw) != len(prepared.order):
             return self._check(head, raw)
         return prepared, prepared.arrange(raw)
+
+    def forget(self) -> None:
+        """Check everything anew: a name may lead elsewhere now. Any thread may call it."""
+        self._generation = FORGOTTEN
 
     def _check(self, head: bytes, raw: Sequence[Buffer]) -> tuple[Prepared, Sequence[Buffer]]:
         request = parse(pb.ModelInferRequest, head)

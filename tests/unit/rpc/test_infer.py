@@ -25,6 +25,7 @@ from headrace.rpc.prepare import Limits
 from headrace.rpc.status import Status
 from headrace.scheduling.request import Request
 from headrace.slots.batch import Output, Timing
+from headrace.slots.state import SlotState
 from headrace_proto.v1 import inference_pb2 as pb
 from helpers.served import catalog_of, served
 
@@ -229,6 +230,28 @@ def test_a_reply_over_the_limit_is_the_caller_s_to_mend(rig: Rig) -> None:
     (status,) = call.statuses
     assert (status.code, "limit is 1000" in status.text) == (Code.INVALID_ARGUMENT, True)
     assert rig.counts == (0, {"OTHER": 1})
+
+
+@pytest.mark.parametrize(
+    "error", [DeviceError("it hangs"), UnavailableError("m is not at ready state")], ids=repr
+)
+def test_when_the_newest_version_fails_an_older_one_takes_over(error: HeadraceError) -> None:
+    """Although the same head was answered by the newest before."""
+    versions = [served("x FP32[?,2]", "y FP32[?,2]", version=number) for number in (1, 2)]
+    link = HandLink()
+    service = InferService(
+        catalog_of(*versions), link, Limits(), clock=lambda: 0.0, max_request_bytes=200
+    )
+
+    def answered_by() -> int:
+        service.accept(right(), Recorder(), received_at=0.0, deadline=None)
+        return 1 + [model.line for model in versions].index(link.requests[-1].line)
+
+    assert [answered_by(), answered_by()] == [2, 2]
+    for slot in versions[1].line.pool.slots:
+        slot.move_to(SlotState.FAULTED)
+    link.requests.pop().end(None, error)
+    assert answered_by() == 1
 
 
 def too_few(rig: Rig) -> Recorder:
