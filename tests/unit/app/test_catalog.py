@@ -34,7 +34,7 @@ def test_a_failed_version_is_passed_over() -> None:
     fault(newest)
     assert catalog.find("m", "").spec.version == 1
     assert not catalog.find("m", "2").is_ready
-    fault(catalog.find("m", "1"))  # type: ignore[arg-type]
+    fault(catalog.find("m", "1"))
     with pytest.raises(UnavailableError, match="'m' is not at ready state"):
         catalog.find("m", "")
 
