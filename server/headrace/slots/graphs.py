@@ -35,7 +35,7 @@ MAX_PER_LANE: Final = 16
 """Each graph keeps memory of the device, and clients choose the shapes."""
 
 PLAIN_RUNS: Final = 2
-"""Runs that a layout must show on a lane: a capture costs as much as some tens of them."""
+"""Runs that a layout must show on a lane: one sets the engine up, one more says that it is used."""
 
 MAX_DAMPING: Final = 10
 
