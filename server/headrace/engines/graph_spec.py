@@ -78,9 +78,9 @@ def _shapes(
     rows = spec.batch_size
     allowed = range(1, max_batch_size + 1) if max_batch_size else range(1)
     if rows not in allowed:
+        expected = f"1 to {max_batch_size}" if max_batch_size else "0"
         raise ConfigError(
-            f"is {rows}, expected {allowed[0]} to {allowed[-1]}, as max_batch_size is "
-            f"{max_batch_size}",
+            f"is {rows}, expected {expected}, as max_batch_size is {max_batch_size}",
             field=f"{field}.batch_size",
         )
     dims = {name: tuple(shape.dim) for name, shape in spec.input.items()}

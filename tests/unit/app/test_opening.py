@@ -11,6 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError, RequestError
+from headrace.metrics.exposition import render
+from headrace.observe import observe_resources
 from headrace.slots.slot import NUM_LANES
 from helpers.fake_plans import FILL_CONFIG, fill_plan
 from helpers.fake_tensorrt import World
@@ -200,3 +202,18 @@ def test_padding_holds_nothing_of_other_requests(rig: SimServed) -> None:
     assert size == 3 * 16
     rig.run()
     assert np.array_equal(asked.answer, 2 * floats(3))
+
+
+def test_metrics_tell_memory_and_graphs(rig: SimServed) -> None:
+    """By model and version, with the kind or the reason, of the moment of the scrape."""
+    model = rig.load(config=GRAPHS, num_slots=1)
+    observe_resources(rig.metrics, model, {"model": "m", "version": "1"})
+    for rows in (4, 4, 5):
+        rig.ask(floats(rows))
+    text = render(rig.metrics.registry)[0].decode()
+    assert 'headrace_graph_hits_total{model="m",version="1"} 2.0' in text
+    assert 'headrace_graph_misses_total{model="m",reason="new",version="1"} 1.0' in text
+    assert 'headrace_graphs{model="m",version="1"} 4.0' in text
+    for kind, size_bytes in (("weights", 12345), ("contexts", 4000)):
+        labels = f'kind="{kind}",model="m",version="1"'
+        assert f"headrace_model_memory_bytes{{{labels}}} {float(size_bytes)}" in text
