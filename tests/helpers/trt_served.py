@@ -41,10 +41,18 @@ class Asked:
     answers: list[Array | Exception] = field(default_factory=list)
 
     @property
-    def answer(self) -> Array | Exception:
-        """How it ended; it must have ended once."""
+    def answer(self) -> Array:
+        """Its answer; it must have ended once, and well."""
         (answer,) = self.answers
+        assert not isinstance(answer, Exception), answer
         return answer
+
+    @property
+    def error(self) -> Exception:
+        """The error that it ended with, once."""
+        (error,) = self.answers
+        assert isinstance(error, Exception), "it was answered"
+        return error
 
 
 class TrtServed:
@@ -124,8 +132,8 @@ class TrtServed:
         self.scheduler.submit(request, now)
         return self.asked[-1]
 
-    def ask(self, *inputs: Array) -> Array | Exception:
-        """Serve one request alone."""
+    def ask(self, *inputs: Array) -> Array:
+        """Serve one request alone and return its answer."""
         asked = self.submit(*inputs)
         self.run()
         return asked.answer

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from headrace.engines.base import CapturableEngine, MeasuredContext
 from headrace.engines.trt import TrtOptions
@@ -47,7 +49,7 @@ def test_bindings_with_shape_tensors_say_that_they_cannot(rig: Rig) -> None:
     rig.install()
     engine = rig.open(fill_plan(), options=TrtOptions(takes_shape_tensors=True))
     slot = RigSlot(rig, engine)
-    inputs = [np.ones(3, np.float32), np.array([2, 3], np.int64)]
+    inputs: list[NDArray[Any]] = [np.ones(3, np.float32), np.array([2, 3], np.int64)]
     assert slot.lane(inputs, [(2, 3)]).binding.reads_host
     assert isinstance(slot.context, MeasuredContext)
     slot.close()

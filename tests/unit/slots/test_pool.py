@@ -63,11 +63,11 @@ def test_the_choice_is_least_busy_then_warm(states: list[tuple[int, bool, int]],
         slot.last_layout = rig.layout(last)
     layout = rig.layout(size)
     able = [slot for slot in rig.slots if slot.state is SlotState.OPEN and len(slot.in_flight) < 2]
-    lane = rig.pool.next_lane(layout)
-    assert (lane is not None) == bool(able)
-    if lane is not None:
+    chosen = rig.pool.next_lane(layout)
+    assert (chosen is not None) == bool(able)
+    if chosen is not None:
         rank = [(len(slot.in_flight), slot.last_layout is not layout) for slot in able]
-        assert (len(lane.slot.in_flight), lane.slot.last_layout is not layout) == min(rank)
+        assert (len(chosen.slot.in_flight), chosen.slot.last_layout is not layout) == min(rank)
     for slot in rig.slots:
         slot.in_flight.clear()
     rig.close()
