@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from headrace.errors import NotFoundError, UnavailableError, UnsupportedError
+from headrace.escape import printable
 from headrace.link.base import Catalog, IndexEntry
 from headrace.rpc.messages import statistics_message, tensor_metadata
 from headrace_proto.v1 import inference_pb2 as pb
@@ -119,7 +120,10 @@ class AdminService:
         return pb.RepositoryIndexResponse(
             models=[
                 pb.RepositoryIndexResponse.ModelIndex(
-                    name=entry.name, version=entry.version, state=entry.state, reason=entry.reason
+                    name=printable(entry.name),  # what failed may be called anything on disk
+                    version=entry.version,
+                    state=entry.state,
+                    reason=printable(entry.reason),
                 )
                 for entry in self._catalog.index()
                 if entry.state == "READY" or not request.ready

@@ -1,0 +1,41 @@
+"""What the service tests cannot bring about: names that are no text, a catalog that changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import UnavailableError
+from headrace.rpc.admin import AdminService
+from headrace_proto.v1 import inference_pb2 as pb
+from helpers.served import catalog_of, served
+
+
+def test_the_index_tells_of_files_whose_names_are_no_text() -> None:
+    """A folder's name need not be UTF-8; a message's strings must be."""
+    catalog = catalog_of()
+    catalog.add_failed("b\udcffd", 1, "/models/\udcff/model.onnx: is broken")
+    admin = AdminService(catalog, server_id="s", is_stopping=lambda: False)
+    reply = admin.repository_index(pb.RepositoryIndexRequest())
+    (entry,) = pb.RepositoryIndexResponse.FromString(reply.SerializeToString()).models
+    assert (entry.state, "is broken" in entry.reason) == ("UNAVAILABLE", True)
+
+
+def test_a_stopping_server_says_so() -> None:
+    """As Triton does: live and ready are errors then, and all else is answered."""
+    catalog = catalog_of(served("x FP32[?,1]", "y FP32[?,1]"))
+    admin = AdminService(catalog, server_id="s", is_stopping=lambda: True)
+    with pytest.raises(UnavailableError, match="Server exiting"):
+        admin.server_live(pb.ServerLiveRequest())
+    with pytest.raises(UnavailableError, match="Server exiting"):
+        admin.server_ready(pb.ServerReadyRequest())
+    assert admin.model_metadata(pb.ModelMetadataRequest(name="m")).name == "m"
+
+
+def test_readiness_is_the_catalog_s() -> None:
+    """Of the moment."""
+    catalog = catalog_of(served("x FP32[?,1]", "y FP32[?,1]"))
+    admin = AdminService(catalog, server_id="s", is_stopping=lambda: False)
+    assert admin.server_ready(pb.ServerReadyRequest()).ready
+    catalog.watch(lambda: False)
+    assert not admin.server_ready(pb.ServerReadyRequest()).ready
+    assert admin.server_live(pb.ServerLiveRequest()).live
