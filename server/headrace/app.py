@@ -117,7 +117,7 @@ async def _open(
     async with contextlib.AsyncExitStack() as stack:
         device = open_device(config.device, _gpu(config))
         stack.callback(device.close)
-        blocks = BlockPool(device, config.pinned_memory_pool_bytes)
+        blocks = BlockPool(device, min(config.pinned_memory_pool_bytes, config.max_bytes_in_flight))
         stack.callback(blocks.close)
         metrics = Metrics()
         catalog = ModelCatalog(strict_readiness=config.strict_readiness)

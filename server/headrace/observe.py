@@ -32,7 +32,7 @@ def observe(
     metrics.add_source("headrace_poller_sweeps_total", lambda: poller.num_sweeps)
     metrics.add_source("headrace_blocks_leased", lambda: blocks.num_leased)
     metrics.add_source("headrace_blocks_leased_bytes", lambda: blocks.leased_bytes)
-    pool_bytes = config.pinned_memory_pool_bytes
+    pool_bytes = min(config.pinned_memory_pool_bytes, config.max_bytes_in_flight)
     metrics.add_source("nv_pinned_memory_pool_total_bytes", lambda: pool_bytes)
     metrics.add_source("nv_pinned_memory_pool_used_bytes", lambda: blocks.leased_bytes)
     for model in catalog.models():

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.messages import infer, tensor
 from helpers.ort_rig import array_of, raw_of
-from helpers.rpc_client import RpcClient, arrays, infer_message, told
+from helpers.rpc_client import RpcClient, arrays, infer_message, slow_message, told
 from load.models import DTYPES, random_array
 
 Code = grpc.StatusCode
@@ -184,6 +184,17 @@ def test_many_at_once_get_their_own_answers(client: RpcClient) -> None:
         response = call.result()
         assert response.id == str(i)
         assert is_same(arrays(response)["y"], x)
+
+
+def test_a_slow_model_holds_no_other_up(client: RpcClient) -> None:
+    """While one model computes, requests to another are answered."""
+    busy = [client.start(slow_message(2500)) for _ in range(3)]
+    for index in range(20):
+        sent = np.full((1, 4), index, np.float32)
+        answer = client.infer("versions", {"x": sent}, version="1")
+        assert is_same(answer["y"], sent + np.float32(1))
+    assert not busy[2].done()
+    assert [arrays(call.result())["y"].tolist() for call in busy] == [[1.0]] * 3
 
 
 def test_a_reply_over_the_limit(servers: Any, small_repository: Any, transport: str) -> None:

@@ -135,3 +135,23 @@ def test_staging_memory_is_a_bound_too(
             assert code is Code.RESOURCE_EXHAUSTED
             assert "--pinned-memory-pool-byte-size" in text
         Scrape.when(server.metrics_address, is_at_rest)
+
+
+def test_bytes_in_flight_are_a_bound(servers: ServerPool, slow_repository: Path) -> None:
+    """What is served and what waits, together, whatever the staging memory could hold."""
+    server = servers.get(
+        *("--model-repository", slow_repository),
+        *("--grpc-max-request-bytes", str(1 << 20), "--max-bytes-in-flight", str(2 << 20)),
+    )
+    with RpcClient(server.address) as client:
+        Scrape.when(server.metrics_address, is_at_rest)
+        calls = []
+        for index in range(3):  # each takes 0.6 MB: what comes in and what goes out
+            calls.append(client.start(slow_message(LONG, [index] * 75_000)))
+            Scrape.when(server.metrics_address, lambda now, n=index + 1: num_inside(now) == n)  # type: ignore[misc]
+        code, text = told(client.start(slow_message(1, [9.0] * 75_000)))
+        assert (code, "staging memory is in use" in text) == (Code.UNAVAILABLE, True)
+        leased = Scrape(server.metrics_address)("headrace_blocks_leased_bytes")
+        assert 1_800_000 < leased <= 2 << 20
+        assert [arrays(call.result())["y"][0] for call in calls] == [0, 1, 2]
+        Scrape.when(server.metrics_address, is_at_rest)
