@@ -31,8 +31,8 @@ class Admission:
         self.dropped: list[Request] = []  # expired while they waited; the caller ends them
 
     def __len__(self) -> int:
-        """How many requests wait for a block."""
-        return len(self._waiting)
+        """How many requests wait for a block, or to be told that they waited too long."""
+        return len(self._waiting) + len(self.dropped)
 
     def admit(self, request: Request, now: float) -> bool:
         """Stage the request into a block; False when it has to wait for one.
@@ -82,12 +82,16 @@ class Admission:
 
     def remove(self, request: Request) -> None:
         """Take a request out again that waits for a block."""
+        if request in self.dropped:
+            self.dropped.remove(request)
+            return
         self._waiting.remove(request)
         self._forget(request)
 
     def clear(self) -> list[Request]:
         """Take out every request that waits for a block."""
-        waiting = []
+        waiting = list(self.dropped)
+        self.dropped.clear()
         while self._waiting:
             waiting.append(self._pop())
         return waiting

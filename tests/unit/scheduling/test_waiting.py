@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.errors import AbandonedError, ExpiredError
 from headrace.scheduling.request import RequestState
 from headrace.slots.blocks import size_class
-from helpers.core_rig import Rig
+from helpers.core_rig import Asked, Rig
 
 SMALL, LARGE = bytes(1000), bytes(6000)
 
@@ -23,3 +28,63 @@ def test_a_large_request_is_not_starved_by_small_ones() -> None:
     rig.run()
     assert all(one.is_right for one in rig.asked)
     rig.close()
+
+
+@pytest.fixture
+def narrow() -> Iterator[Rig]:
+    """A core in which one large request has a block and one more may wait for it."""
+    probe = Rig()
+    size_bytes = probe.layout(len(LARGE)).size_bytes
+    probe.close()
+    rig = Rig(num_slots=1, budget_bytes=size_class(size_bytes), max_waiting_bytes=size_bytes)
+    rig.submit(LARGE)
+    yield rig
+    assert {one.num_ends for one in rig.asked} == {1}
+    assert rig.line.num_waiting == 0
+    rig.close()
+
+
+def let_expire(rig: Rig) -> Asked:
+    """A request whose deadline passes before there is a block, which is found when there is one."""
+    late = rig.submit(LARGE, deadline=rig.clock() + 1e-6)
+    while rig.blocks.num_leased:
+        rig.device.step()
+        rig.step()
+    return late
+
+
+def test_a_request_that_expires_as_its_turn_comes_is_told(narrow: Rig) -> None:
+    """It ends though nothing else waits, and until then the core says that it has work."""
+    late = let_expire(narrow)
+    assert not narrow.scheduler.is_idle
+    narrow.run()
+    assert isinstance(late.errors[0], ExpiredError)
+    assert narrow.metrics.read().drops["expired"] == 1
+
+
+def test_its_caller_may_leave_before_it_is_told(narrow: Rig) -> None:
+    """The cancellation ends it."""
+    late = let_expire(narrow)
+    narrow.scheduler.cancel(late.request)
+    assert isinstance(late.errors[0], AbandonedError)
+    narrow.run()
+
+
+def test_closing_tells_it(narrow: Rig) -> None:
+    """Shut-down ends what has expired and was not told yet."""
+    late = let_expire(narrow)
+    narrow.scheduler.close()
+    assert late.num_ends == 1
+
+
+def test_what_waited_makes_room_for_others_to_wait(narrow: Rig) -> None:
+    """Served, cancelled or expired: its bytes count no more."""
+    narrow.submit(LARGE)
+    narrow.run()  # served
+    narrow.submit(LARGE)
+    narrow.scheduler.cancel(narrow.submit(LARGE).request)
+    let_expire(narrow)
+    narrow.run()
+    narrow.submit(LARGE)
+    assert narrow.submit(LARGE).request.state is RequestState.WAITING
+    narrow.run()
