@@ -19,11 +19,12 @@ from headrace.engines.labels import read_labels
 from headrace.engines.load_facts import LoadFacts
 from headrace.engines.model_config import check, complete, model_spec, unhonoured
 from headrace.engines.model_folder import CONFIG_FILENAME, ModelSource
+from headrace.engines.model_spec import ModelSpec
 from headrace.engines.repository import Found
 from headrace.errors import ConfigError, HeadraceError
 from headrace.metrics import Metrics
 from headrace.model import ServedModel, in_engine_order
-from headrace.opening import SlotOpener
+from headrace.opening import Opened, SlotOpener
 from headrace.scheduling.batcher import SingleBatcher
 from headrace.scheduling.line import Line
 from headrace.slots.blocks import BlockPool
@@ -83,7 +84,7 @@ class Loader:
             labels = read_labels(config, source.folder)
             spec = in_engine_order(model_spec(config, engine.signature, version, labels=labels))
             engine.use_profiles(spec.profiles)
-            opened = self._opener.open(engine, spec, config)
+            opened = self._open_slots(source, engine, spec, config)
             undo.callback(opened.pool.close)
             line = Line(
                 model=spec.name,
@@ -105,6 +106,16 @@ class Loader:
             footprint=opened.footprint,
             graphs=opened.graphs,
         )
+
+    def _open_slots(
+        self, source: ModelSource, engine: Engine, spec: ModelSpec, config: config_pb.ModelConfig
+    ) -> Opened:
+        """Open the slots; a fault of the configuration gets its file's name."""
+        try:
+            return self._opener.open(engine, spec, config)
+        except ConfigError as error:
+            path = error.path or str(source.config_path)
+            raise ConfigError(error.reason, path=path, field=error.field) from error
 
     def _config(self, source: ModelSource, engine: Engine) -> config_pb.ModelConfig:
         """Return the completed configuration.

@@ -119,8 +119,9 @@ def test_a_wrong_graph_spec_names_its_field(rig: SimServed, spec: str, why: str)
     config = (
         f"max_batch_size: 32 optimization {{ cuda {{ graphs: true graph_spec {{ {spec} }} }} }}"
     )
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError, match=why) as caught:
         rig.load(config=config)
+    assert str(rig.folder / "m" / "config.pbtxt") in str(caught.value)
 
 
 def sizes(*values: int) -> NDArray[np.int64]:
