@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 
 from headrace.errors import ExpiredError, OverloadedError, TooLargeError, UnavailableError
+from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request, RequestState
 from headrace.slots.blocks import BlockPool
 
@@ -51,8 +52,7 @@ class Admission:
             line.metrics.dropped("expired")
             raise ExpiredError("the deadline had passed when the request arrived")
         if len(line.batcher) + line.num_waiting >= line.max_queue_size:
-            if not line.pool.is_ready:
-                raise UnavailableError(f"{line.model} is not at ready state: its slots have failed")
+            _check_ready(line)
             line.metrics.dropped("queue_full")
             raise OverloadedError(
                 f"Exceeds maximum queue size: {line.max_queue_size} requests wait for {line.model}"
@@ -88,6 +88,13 @@ class Admission:
         self._waiting.remove(request)
         self._forget(request)
 
+    def take(self, line: Line) -> list[Request]:
+        """Take out every request of a line that waits for a block."""
+        taken = [request for request in self._waiting if request.line is line]
+        for request in taken:
+            self.remove(request)
+        return taken
+
     def clear(self) -> list[Request]:
         """Take out every request that waits for a block."""
         waiting = list(self.dropped)
@@ -105,6 +112,7 @@ class Admission:
     def _wait(self, request: Request) -> None:
         size_bytes = request.layout.size_bytes
         line = request.line
+        _check_ready(line)  # its blocks do not come back
         if not self._blocks.fits(size_bytes):
             raise TooLargeError(
                 f"the request and its reply need {size_bytes} bytes of staging memory, more than "
@@ -128,3 +136,8 @@ class Admission:
     def _forget(self, request: Request) -> None:
         self._waiting_bytes -= request.layout.size_bytes
         request.line.num_waiting -= 1
+
+
+def _check_ready(line: Line) -> None:
+    if not line.pool.is_ready:
+        raise UnavailableError(f"{line.model} is not at ready state: its slots have failed")

@@ -60,9 +60,7 @@ class Scheduler:
         self._active: dict[Line, None] = {}  # lines with queued requests, in order of need
         self._expire_at = 0.0
         self._is_broken = False
-        self._ended: deque[Ended] = (
-            deque()
-        )  # taken out of their lanes, not yet told to their callers
+        self._ended: deque[Ended] = deque()  # out of their lanes, not yet told to their callers
 
     @property
     def is_idle(self) -> bool:
@@ -233,6 +231,9 @@ class Scheduler:
             log.error("slot %d of %s has failed: %s", slot.index, request.line.model, error)
             for request in batch.requests:
                 request.block = None  # the device may still write into it: it is never used again
+            line = batch.requests[0].line
+            if not line.pool.is_ready:
+                self._fail_line(line)
         else:
             lane.free()
 
@@ -289,7 +290,7 @@ class Scheduler:
     def _fail_line(self, line: Line) -> None:
         """No slot of this model works any more: nothing that waits for it can be served."""
         error = UnavailableError(f"{line.model} is not at ready state: its slots have failed")
-        for request in line.batcher.clear():
+        for request in (*self._admission.take(line), *line.batcher.clear()):
             self._end(request, None, error)
         self._active.pop(line, None)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.errors import AbandonedError, ExpiredError
+from headrace.errors import AbandonedError, DeviceError, ExpiredError, UnavailableError
 from headrace.scheduling.request import RequestState
 from headrace.slots.blocks import size_class
 from helpers.core_rig import Asked, Rig
@@ -88,3 +88,25 @@ def test_what_waited_makes_room_for_others_to_wait(narrow: Rig) -> None:
     narrow.submit(LARGE)
     assert narrow.submit(LARGE).request.state is RequestState.WAITING
     narrow.run()
+
+
+def test_who_waits_for_a_block_of_a_failed_slot_is_told() -> None:
+    """Its block never comes back: neither who waits for it nor who comes later is left waiting."""
+    probe = Rig()
+    size_bytes = probe.layout(len(LARGE)).size_bytes
+    probe.close()
+    rig = Rig(
+        num_slots=1,
+        budget_bytes=size_class(size_bytes),
+        max_waiting_bytes=2 * size_bytes,
+        stall_timeout_s=1.0,
+    )
+    stuck = rig.submit(LARGE)
+    rig.step()
+    waiting = rig.submit(LARGE)
+    rig.scheduler.step(2.0)
+    assert isinstance(stuck.errors[0], DeviceError)
+    assert isinstance(waiting.errors[0], UnavailableError)
+    with pytest.raises(UnavailableError, match="its slots have failed"):
+        rig.submit(LARGE)
+    assert rig.scheduler.is_idle
