@@ -231,8 +231,7 @@ class Scheduler:
             log.error("slot %d of %s has failed: %s", slot.index, request.line.model, error)
             for request in batch.requests:
                 request.block = None  # the device may still write into it: it is never used again
-            line = batch.requests[0].line
-            if not line.pool.is_ready:
+            if not (line := batch.requests[0].line).pool.is_ready:
                 self._fail_line(line)
         else:
             lane.free()
