@@ -40,10 +40,10 @@ class SlotPool:
         None when every lane is in flight or every slot is out of service.
         """
         slots = self.slots
-        if layout is not None:
-            layout = layout.runs_as
         if len(slots) == 1:  # the common case on small models; nothing to choose
             return slots[0].free_lane()
+        if layout is not None:
+            layout = layout.runs_as
         best: Slot | None = None
         best_index, best_is_warm = 0, False
         for step in range(len(slots)):
