@@ -182,9 +182,14 @@ def measure(
     return memory
 
 
-def config_of(model: str, slots: int, *, has_graphs: bool) -> str:
-    """config.pbtxt for so many slots."""
-    graphs = "optimization { cuda { graphs: true } }\n" if has_graphs else ""
+def config_of(model: str, slots: int, graph_rows: Sequence[int]) -> str:
+    """config.pbtxt for so many slots, with graphs of these numbers of rows, or none."""
+    dims = ", ".join(map(str, CATALOGUE[model].dims))
+    specs = " ".join(
+        f'graph_spec {{ batch_size: {rows} input {{ key: "x" value {{ dim: [ {dims} ] }} }} }}'
+        for rows in graph_rows
+    )
+    graphs = f"optimization {{ cuda {{ graphs: true {specs} }} }}\n" if graph_rows else ""
     return (
         f'name: "{model}"\nbackend: "onnxruntime"\nmax_batch_size: 32\n'
         f"instance_group [ {{ count: {slots} kind: KIND_GPU }} ]\n{graphs}"
@@ -212,7 +217,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         repository = write_repository(Path(folder), [chosen.model])
-        config = config_of(chosen.model, chosen.slots, has_graphs=chosen.graphs)
+        config = config_of(chosen.model, chosen.slots, chosen.rows if chosen.graphs else ())
         (repository / chosen.model / "config.pbtxt").write_text(config)
         for transport in chosen.transports:
             with served(repository, transport, chosen.extra) as (address, pid):

@@ -3,7 +3,7 @@
 Rules
 - Called from one thread at a time; whoever drives it holds the core for the length of a call.
 - A step never waits and is bounded, so that the front door gets its turn.
-- Lanes are freed and filled again before replies are written: the device comes first.
+- Lanes are freed and filled again before replies are written, as long as the device may need it.
 - Every request that `submit` accepted ends exactly once, whatever fails.
 - A block goes back only after the event that covers its last use. The blocks and lanes of a faulted
   slot never go back: the device may still write into them.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 
 from headrace.errors import (
     AbandonedError,
@@ -38,6 +39,7 @@ Ended = tuple[Request, Sequence[Output] | None, Exception | None]
 
 ABANDONED = AbandonedError("the caller cancelled the request")
 MAX_BATCHES_A_STEP = 32  # an inline model must not keep the front door from receiving
+REPLIES_S = 300e-6  # replies of a sweep are written by then, nearly always
 EXPIRE_EVERY_S = 0.02  # how late a queued request's deadline may be noticed when no lane is free
 
 
@@ -109,14 +111,12 @@ class Scheduler:
         self._end(request, None, ABANDONED)
 
     def step(self, now: float) -> bool:
-        """Sweep the poller, run what can run, end what ended.
-
-        Returns:
-            True when there is more to do at once, so that the driver should not wait.
-        """
+        """Sweep the poller, run what can run, end what ended; True when there is more to do."""
         if not self.poller.is_idle:
             for lane in self.poller.poll_once(now):
                 self._take_out(lane)
+            if now + REPLIES_S < self.poller.due_at < inf:
+                self._end_all()  # the streams have work meanwhile
         if len(self._admission):
             for request in self._admission.retry(now):
                 self._queue(request, now)

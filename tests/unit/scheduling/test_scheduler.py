@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -369,4 +370,38 @@ def test_every_request_ends_once_whatever_happens(
     assert all(asked.is_right for asked in rig.asked if asked.replies)
     assert rig.blocks.num_leased == 0
     assert rig.poller.is_idle
+    rig.close()
+
+
+@pytest.mark.parametrize(("launch_s", "comes_first"), [(0.01, "reply"), (0.0001, "enqueue")])
+def test_replies_wait_for_the_device_only_when_it_may_run_dry(
+    launch_s: float, comes_first: str
+) -> None:
+    """With long work behind on the stream the reply is first, with short work the free lane."""
+    rig = Rig(num_slots=1, has_marks=True, launch_s=launch_s)
+    for _ in range(60):
+        rig.submit(b"abc")
+        rig.run()
+    asked = [rig.submit(b"abc") for _ in range(3)]
+    rig.step()
+    order: list[str] = []
+    (slot,) = rig.slots
+    end, enqueue = asked[0].request.on_end, slot.enqueue
+
+    def on_end(*what: Any) -> None:
+        order.append("reply")
+        end(*what)
+
+    def note(*what: Any) -> None:
+        order.append("enqueue")
+        enqueue(*what)
+
+    asked[0].request.on_end = on_end
+    slot.enqueue = note  # type: ignore[method-assign]
+    while not order:
+        rig.device.step()
+        rig.step()
+    assert order[0] == comes_first
+    rig.run()
+    assert all(one.is_right for one in asked)
     rig.close()
