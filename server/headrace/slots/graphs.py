@@ -39,6 +39,10 @@ PLAIN_RUNS: Final = 2
 
 MAX_DAMPING: Final = 10
 
+MAX_REFUSALS: Final = 8
+"""So many failed captures of one model on end, and none is tried any more: neither the time nor the
+log shall go to an engine that cannot be captured, whatever shapes come."""
+
 
 class GraphTally:
     """What the graphs of one model did, over all its lanes."""
@@ -47,6 +51,7 @@ class GraphTally:
         self.num_hits = 0
         self.num_misses: dict[MissReason, int] = dict.fromkeys(get_args(MissReason), 0)
         self.num_captured = 0  # and not given up
+        self.num_refusals = 0  # on end
 
     def restart(self) -> None:
         """Count hits and misses anew, after warm-up."""
@@ -133,7 +138,7 @@ class LaneGraphs:
 
     def _why_not(self, binding: Binding) -> MissReason | None:
         """Say what stands against a capture now."""
-        if binding in self._refused:
+        if binding in self._refused or self._tally.num_refusals >= MAX_REFUSALS:
             return "refused"
         if binding.reads_host:
             return "host"
@@ -154,9 +159,13 @@ class LaneGraphs:
             if isinstance(error, DeviceError) and error.sticky:
                 raise
             self._refused.add(binding)
+            self._tally.num_refusals += 1
             shapes = [list(shape) for shape in binding.layout.input_shapes]
             log.warning("inputs of shapes %s run without a CUDA graph: %s", shapes, str(error))
+            if self._tally.num_refusals == MAX_REFUSALS:
+                log.warning("no more CUDA graphs are tried: %d failed on end", MAX_REFUSALS)
             return None
+        self._tally.num_refusals = 0
         self._graphs[binding] = graph
         self._tally.num_captured += 1
         return graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import DeviceError, EngineError
-from headrace.slots.graphs import MAX_PER_LANE, PLAIN_RUNS, GraphTally, LaneGraphs
+from headrace.slots.graphs import MAX_PER_LANE, MAX_REFUSALS, PLAIN_RUNS, GraphTally, LaneGraphs
 from helpers.core_rig import AddOneContext, Asked, Rig
 
 
@@ -86,6 +86,34 @@ def test_a_refused_capture_falls_back(error: Exception, caplog: pytest.LogCaptur
     assert rig.misses() == {"new": PLAIN_RUNS, "refused": 4}
     assert (rig.tally.num_hits, rig.tally.num_captured) == (0, 0)
     assert [str(error) in record.getMessage() for record in caplog.records] == [True]
+    rig.close()
+
+
+def test_an_engine_that_cannot_be_captured_is_left_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """After some failures on end no shape is tried any more, and the log stays short."""
+    rig = GraphRig()
+    rig.ask(10_000)
+    for number in range(3 * MAX_REFUSALS):
+        rig.device.fail_capture(EngineError("not capturable"))
+        rig.ask(number + 1, times=PLAIN_RUNS + 2)
+    assert rig.tally.num_refusals == MAX_REFUSALS
+    assert len(caplog.records) == MAX_REFUSALS + 1
+    assert "no more CUDA graphs are tried" in caplog.text
+    assert all(asked.is_right for asked in rig.asked)
+    rig.close()
+
+
+def test_failures_that_do_not_come_on_end_are_forgiven() -> None:
+    """A capture that succeeds starts the count anew."""
+    rig = GraphRig()
+    rig.ask(10_000)
+    for number in range(2 * MAX_REFUSALS):
+        if number % 2:
+            rig.device.fail_capture(EngineError("not now"))
+        rig.ask(number + 1, times=PLAIN_RUNS + 1)
+    assert rig.tally.num_captured == MAX_REFUSALS
     rig.close()
 
 
