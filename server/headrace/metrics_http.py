@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import threading
@@ -19,7 +20,8 @@ log = logging.getLogger(__name__)
 
 _TEXT: Final = "text/plain; charset=utf-8"
 _MAX_CONNECTIONS: Final = 32
-"""Scrapers and probes are few; more connections than this are closed unanswered."""
+"""Scrapers and probes are few. For one more the oldest is closed: were the new one refused, who says
+nothing could keep probes from their answers, and an orchestrator would restart the server."""
 _IDLE_S: Final = 5.0
 """A connection that sends no request for so long is closed."""
 _POLL_S: Final = 0.2
@@ -111,21 +113,27 @@ class _Server(ThreadingTCPServer):
         )[0]
         self.address_family = family
         self.answer = answer
-        self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        self._open: dict[Any, None] = {}  # sockets, the oldest first
+        self._lock = threading.Lock()
         super().__init__(bind_address, _Exchange)  # type: ignore[arg-type]  # IPv6's has four parts
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in its own thread, or close it when too many are open."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Serve a connection in its own thread; the oldest ends when too many are open."""
+        with self._lock:
+            if len(self._open) >= _MAX_CONNECTIONS:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                with contextlib.suppress(OSError):  # it may have left by itself
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread sees the end, and closes it
+            self._open[request] = None
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._lock:
+                self._open.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 (its caller's)
         log.debug("connection of %s broke", client_address, exc_info=True)
