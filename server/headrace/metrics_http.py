@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 _TEXT: Final = "text/plain; charset=utf-8"
 _MAX_CONNECTIONS: Final = 32
-"""Scrapers and probes are few. For one more the oldest is closed: were the new one refused, who says
-nothing could keep probes from their answers, and an orchestrator would restart the server."""
+"""Scrapers and probes are few. For one more the oldest is closed: were the new one refused, silent
+ones could keep probes from their answers, and an orchestrator would restart the server."""
 _IDLE_S: Final = 5.0
 """A connection that sends no request for so long is closed."""
 _POLL_S: Final = 0.2
