@@ -115,7 +115,7 @@ class Scheduler:
         if not self.poller.is_idle:
             for lane in self.poller.poll_once(now):
                 self._take_out(lane)
-            if now + REPLIES_S < self.poller.due_at < inf:
+            if self._ended and now + REPLIES_S < self.poller.due_at < inf:
                 self._end_all()  # the streams have work meanwhile
         if len(self._admission):
             for request in self._admission.retry(now):

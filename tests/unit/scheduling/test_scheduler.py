@@ -397,7 +397,7 @@ def test_replies_wait_for_the_device_only_when_it_may_run_dry(
         enqueue(*what)
 
     asked[0].request.on_end = on_end
-    slot.enqueue = note  # type: ignore[method-assign]
+    slot.enqueue = note  # type: ignore[assignment,method-assign]
     while not order:
         rig.device.step()
         rig.step()
