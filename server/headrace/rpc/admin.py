@@ -12,7 +12,6 @@ from headrace.link.base import Catalog, IndexEntry
 from headrace.rpc.messages import statistics_message, tensor_metadata
 from headrace_proto.v1 import inference_pb2 as pb
 
-SERVER_NAME = "headrace"
 # Only what works: clients take a named extension as a promise.
 EXTENSIONS = ("binary_tensor_data", "model_configuration", "parameters", "statistics")
 
