@@ -32,6 +32,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.selector = _NeverBlocks()
         super().__init__(self.selector)
+        self.set_debug(False)  # a virtual second is thousands of turns, each noted with its stack
 
     def time(self) -> float:
         """Return the virtual seconds since the loop was made."""
