@@ -5,8 +5,7 @@ Rules
 - A step never waits and is bounded, so that the front door gets its turn.
 - Lanes are freed and filled again before replies are written, as long as the device may need it.
 - Every request that `submit` accepted ends exactly once, whatever fails.
-- A block goes back only after the event that covers its last use. The blocks and lanes of a faulted
-  slot never go back: the device may still write into them.
+- A block goes back after the event that covers its last use; those of a faulted slot never do.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ Ended = tuple[Request, Sequence[Output] | None, Exception | None]
 
 ABANDONED = AbandonedError("the caller cancelled the request")
 MAX_BATCHES_A_STEP = 32  # an inline model must not keep the front door from receiving
+REPLIES_AT_ONCE = 8  # of inline models: a tenth less CPU a request under native, under 0.1 ms late
 REPLIES_S = 300e-6  # replies of a sweep are written by then, nearly always
 EXPIRE_EVERY_S = 0.02  # how late a queued request's deadline may be noticed when no lane is free
 
@@ -137,10 +137,7 @@ class Scheduler:
         return min((look for look in looks if look is not None), default=None)
 
     def break_down(self, error: DeviceError) -> None:
-        """Serve nothing any more: end all that is in with an error, refuse the rest, be not ready.
-
-        For what cannot be gone on from: a dead device, or a bug in a step.
-        """
+        """End all that is in and refuse the rest: the device is dead, or a step has a bug."""
         self.poller.sticky = self.poller.sticky or error
         self._fail_device(error)
 
@@ -204,10 +201,11 @@ class Scheduler:
         return False
 
     def _end_inline(self, slot: Slot, now: float) -> None:
-        """The work is done already: its memory is warm in the cache, so reply at once."""
+        """The work is done already; a few replies go together, or each wakes the transport."""
         for lane in self.poller.poll_slot(slot, now):
             self._take_out(lane)
-        self._end_all()
+        if len(self._ended) >= REPLIES_AT_ONCE:
+            self._end_all()
 
     def _take_out(self, lane: Lane) -> None:
         """Note how each request of the lane ended, then free the lane."""
