@@ -103,7 +103,7 @@ class Client:
                 gives each its parameters, such as ``{"scores": {"classification": 3}}``.
             version: The model's version, a number in a string; "" lets the server choose.
             request_id: Comes back with the reply, and stands in the server's logs.
-            parameters: Request parameters, such as ``{"priority": 1, "timeout": 5000}``.
+            parameters: Request parameters, such as ``{"sequence_id": 7}``.
             timeout_s: Bound for this call; None takes the client's, `math.inf` is none.
 
         Returns:

@@ -88,7 +88,7 @@ class Loader:
             undo.callback(opened.pool.close)
             line = Line(
                 model=spec.name,
-                batcher=SingleBatcher(),
+                batcher=SingleBatcher(opened.pool.least_s),
                 pool=opened.pool,
                 metrics=self._metrics.model(spec.name, str(version)),
                 max_queue_size=spec.max_queue_size or self._options.default_max_queue_size,

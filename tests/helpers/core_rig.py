@@ -143,7 +143,7 @@ class Rig:
         self.slots = [self._slot(index) for index in range(num_slots)]
         self.pool = SlotPool(self.slots)
         self.metrics = Metrics().model("add_one", "1")
-        self.batcher = SingleBatcher()
+        self.batcher = SingleBatcher(self.pool.least_s)
         self.line = Line("add_one", self.batcher, self.pool, self.metrics, max_queue_size)
         self.admission = Admission(self.blocks, max_waiting_bytes=max_waiting_bytes)
         self.poller = Poller(stall_timeout_s=stall_timeout_s)

@@ -147,7 +147,7 @@ def _settings(options: OrtOptions) -> Any:
     settings = ort.SessionOptions()
     settings.intra_op_num_threads = options.intra_op_threads
     settings.inter_op_num_threads = 1
-    settings.log_severity_level = 3
+    settings.log_severity_level = 4  # what it calls errors is raised, too, and logged escaped
     # Spinning would take a core from the other slots between two operators.
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return settings

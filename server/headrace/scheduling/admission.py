@@ -12,7 +12,13 @@ from __future__ import annotations
 
 from collections import deque
 
-from headrace.errors import ExpiredError, OverloadedError, TooLargeError, UnavailableError
+from headrace.errors import (
+    DeviceError,
+    ExpiredError,
+    OverloadedError,
+    TooLargeError,
+    UnavailableError,
+)
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request, RequestState
 from headrace.slots.blocks import BlockPool
@@ -73,11 +79,19 @@ class Admission:
             if request.deadline is not None and request.deadline <= now:
                 self.dropped.append(self._pop())
                 continue
-            block = self._blocks.lease(request.layout.size_bytes)
-            if block is None:
+            size_bytes = request.layout.size_bytes
+            try:
+                block = self._blocks.lease(size_bytes)
+            except DeviceError as error:  # as in `admit`: this request's misfortune alone
+                self._pop().end(None, error)
+                continue
+            if block is not None:
+                self._pop().stage(block)
+                staged.append(request)
+            elif self._blocks.fits(size_bytes):
                 break
-            self._pop().stage(block)
-            staged.append(request)
+            else:  # since it began to wait, a slot has failed and kept its blocks
+                self._pop().end(None, _too_large(size_bytes))
         return staged
 
     def remove(self, request: Request) -> None:
@@ -114,10 +128,7 @@ class Admission:
         line = request.line
         _check_ready(line)  # its blocks do not come back
         if not self._blocks.fits(size_bytes):
-            raise TooLargeError(
-                f"the request and its reply need {size_bytes} bytes of staging memory, more than "
-                "there is in all; the operator can raise --pinned-memory-pool-byte-size"
-            )
+            raise _too_large(size_bytes)
         if self._waiting_bytes + size_bytes > self._max_waiting_bytes:
             line.metrics.dropped("no_block")
             raise OverloadedError(
@@ -136,6 +147,13 @@ class Admission:
     def _forget(self, request: Request) -> None:
         self._waiting_bytes -= request.layout.size_bytes
         request.line.num_waiting -= 1
+
+
+def _too_large(size_bytes: int) -> TooLargeError:
+    return TooLargeError(
+        f"the request and its reply need {size_bytes} bytes of staging memory, more than there is "
+        "in all; the operator can raise --pinned-memory-pool-byte-size"
+    )
 
 
 def _check_ready(line: Line) -> None:

@@ -3,15 +3,18 @@
 Rules
 - Pure: it is given `now` (clock seconds) and reads no clock; it owns the queue and nothing else.
 - A request is in `next_batch`'s answer, in `dropped`, or returned by `remove`; never in two.
-- A request whose deadline has passed is dropped before it costs any work of the device.
+- A request whose deadline has passed, or would pass before even a quick run is done, is dropped
+  before it costs any work of the device.
 - The caller drains `dropped` after every call that takes `now`.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
+from headrace.engines.base import Layout
 from headrace.scheduling.request import Request
 from headrace.slots.batch import Batch
 
@@ -46,7 +49,9 @@ class Batcher(Protocol):
 class SingleBatcher:
     """Every request is a batch of its own, in order of arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, least_s: Callable[[Layout], float] = lambda _: 0.0) -> None:
+        """Start empty; `least_s` says what a run of a layout will hardly fall below, in seconds."""
+        self._least_s = least_s
         self.dropped: list[Request] = []
         self._queue: deque[Request] = deque()
 
@@ -70,7 +75,7 @@ class SingleBatcher:
         queue = self._queue
         while queue:
             request = queue.popleft()
-            if request.deadline is not None and request.deadline <= now:
+            if self._is_hopeless(request, now):
                 self.dropped.append(request)
                 continue
             return Batch((request,), request.layout, request.rows)
@@ -82,7 +87,7 @@ class SingleBatcher:
 
     def expire(self, now: float) -> None:
         """Move every queued request whose deadline has passed to `dropped`."""
-        expired = [r for r in self._queue if r.deadline is not None and r.deadline <= now]
+        expired = [request for request in self._queue if self._is_hopeless(request, now)]
         if expired:
             gone = set(expired)
             self._queue = deque(r for r in self._queue if r not in gone)
@@ -93,3 +98,7 @@ class SingleBatcher:
         requests = list(self._queue)
         self._queue.clear()
         return requests
+
+    def _is_hopeless(self, request: Request, now: float) -> bool:
+        deadline = request.deadline
+        return deadline is not None and deadline <= now + self._least_s(request.layout)

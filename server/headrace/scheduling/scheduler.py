@@ -215,7 +215,8 @@ class Scheduler:
         timing = None
         if error is None:
             timing = lane.timing(self._clock())
-            slot.forecast.learn(batch.layout, timing)
+            if not slot.is_inline:
+                slot.forecast.learn(batch.layout, timing)
         for index, request in enumerate(batch.requests):
             if error is not None:
                 self._ended.append((request, None, error))
@@ -228,7 +229,9 @@ class Scheduler:
         if slot.state is SlotState.FAULTED:
             log.error("slot %d of %s has failed: %s", slot.index, request.line.model, error)
             for request in batch.requests:
-                request.block = None  # the device may still write into it: it is never used again
+                assert request.block is not None
+                self._blocks.forfeit(request.block)
+                request.block = None
             if not (line := batch.requests[0].line).pool.is_ready:
                 self._fail_line(line)
         else:
@@ -272,7 +275,7 @@ class Scheduler:
 
     def _drop(self, request: Request) -> None:
         request.line.metrics.dropped("expired")
-        self._end(request, None, ExpiredError("the deadline passed while the request was queued"))
+        self._end(request, None, ExpiredError("its deadline passed, or can no longer be met"))
 
     def _fail_device(self, error: DeviceError) -> None:
         """The device is dead: nothing that is in can be served any more, on any slot."""
@@ -294,5 +297,4 @@ class Scheduler:
     def _rotate(self, line: Line) -> None:
         """Let the other lines go first in the next step."""
         if line in self._active:
-            del self._active[line]
-            self._active[line] = None
+            self._active[line] = self._active.pop(line)

@@ -92,6 +92,15 @@ class BlockPool:
             return
         self._free.setdefault(block.size_bytes, []).append(block)
 
+    def forfeit(self, block: Block) -> None:
+        """Give a leased block up for good: a failed device may write into it at any time.
+
+        It counts as leased from now on, and the budget is less by its size.
+        """
+        assert block.is_leased, "a block that is not leased was given up"
+        self._budget_bytes -= block.size_bytes
+        self._allocated_bytes -= block.size_bytes
+
     def reserve(self, size_bytes: int, count: int) -> int:
         """Have up to `count` free blocks ahead, so that requests do not pay for pinning.
 

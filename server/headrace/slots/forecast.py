@@ -30,7 +30,9 @@ class Forecast:
 
     def learn(self, layout: Layout, timing: Timing) -> None:
         """Take in how long a run took; one that was not measured on the device teaches nothing."""
-        took_s = timing.h2d_s + timing.execute_s + timing.d2h_s
+        took_s = timing.execute_s
+        if not isnan(timing.h2d_s):  # the CPU copies nothing
+            took_s += timing.h2d_s + timing.d2h_s
         if isnan(took_s):
             return
         estimate = self._estimates.get(layout)

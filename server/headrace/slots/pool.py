@@ -34,6 +34,10 @@ class SlotPool:
                 return True
         return False
 
+    def least_s(self, layout: Layout) -> float:
+        """Return what a run of this layout will hardly fall below, in seconds; 0 when unknown."""
+        return min((slot.forecast.least_s(layout) for slot in self.slots), default=0.0)
+
     def next_lane(self, layout: Layout | None = None) -> Lane | None:
         """Return the free lane for a batch of this layout.
 

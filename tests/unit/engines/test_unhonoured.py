@@ -23,7 +23,10 @@ from helpers.model_repository import config_of
             cc_model_filenames { key: "8.0" }""",
             [],
         ),
-        ('input { name: "x" dims: 1 reshape { } } output { name: "y" label_filename: "l" }', []),
+        (
+            'input { name: "x" dims: 1 reshape { } } output { name: "y" label_filename: "l" }',
+            ["output[0].label_filename"],
+        ),
         ('instance_group { name: "g" count: 2 kind: KIND_GPU gpus: 0 profile: "1" }', []),
         ("dynamic_batching { }", ["dynamic_batching"]),
         (

@@ -405,3 +405,19 @@ def test_replies_wait_for_the_device_only_when_it_may_run_dry(
     rig.run()
     assert all(one.is_right for one in asked)
     rig.close()
+
+
+def test_a_request_that_cannot_be_met_any_more_never_runs() -> None:
+    """What is left of its deadline is less than even a quick run takes: it costs no device time."""
+    rig = Rig(num_slots=1, has_marks=True, launch_s=0.01)
+    for _ in range(40):
+        rig.submit(b"abc")
+        rig.run()
+    num_runs = rig.slots[0].context.num_runs  # type: ignore[attr-defined]
+    hopeless = rig.submit(b"abc", deadline=rig.clock() + 0.002)
+    possible = rig.submit(b"abc", deadline=rig.clock() + 0.1)
+    rig.run()
+    assert [type(error) for error in hopeless.errors] == [ExpiredError]
+    assert possible.is_right
+    assert rig.slots[0].context.num_runs == num_runs + 1  # type: ignore[attr-defined]
+    rig.close()

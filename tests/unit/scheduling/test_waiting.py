@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.errors import AbandonedError, DeviceError, ExpiredError, UnavailableError
+from headrace.errors import (
+    AbandonedError,
+    DeviceError,
+    ExpiredError,
+    TooLargeError,
+    UnavailableError,
+)
 from headrace.scheduling.request import RequestState
 from headrace.slots.blocks import size_class
 from helpers.core_rig import Asked, Rig
@@ -109,4 +115,34 @@ def test_who_waits_for_a_block_of_a_failed_slot_is_told() -> None:
     assert isinstance(waiting.errors[0], UnavailableError)
     with pytest.raises(UnavailableError, match="its slots have failed"):
         rig.submit(LARGE)
+    assert rig.scheduler.is_idle
+
+
+def test_memory_refused_while_waiting_costs_one_request_only() -> None:
+    """A device that has no more memory to pin fails who asked for it, not the server."""
+    rig = Rig(num_slots=1, budget_bytes=2 * 16_384)
+    first = [rig.submit(bytes(4000)) for _ in range(2)]
+    rig.step()  # both lanes have their memory
+    waiting = rig.submit(bytes(9000))
+    assert waiting.request.state is RequestState.WAITING
+    rig.device.fail_alloc()
+    rig.run()
+    after = rig.submit(b"abc")
+    rig.run()
+    assert all(one.is_right for one in (*first, after))
+    assert [type(error) for error in waiting.errors] == [DeviceError]
+    rig.close()
+
+
+def test_a_request_that_fits_no_more_is_told() -> None:
+    """A failed slot keeps its blocks: who needs more than what is left must not wait for ever."""
+    rig = Rig(num_slots=2, budget_bytes=4 * 16_384, stall_timeout_s=1.0)
+    stuck = rig.submit(bytes(4000))
+    rig.step()
+    waiting = rig.submit(bytes(31_000))
+    assert waiting.request.state is RequestState.WAITING
+    rig.scheduler.step(2.0)
+    rig.scheduler.step(2.1)
+    assert isinstance(stuck.errors[0], DeviceError)
+    assert [type(error) for error in waiting.errors] == [TooLargeError]
     assert rig.scheduler.is_idle
