@@ -167,14 +167,14 @@ def stopping_while_calling(
 
 @pytest.mark.timeout(60)
 def test_shut_down_answers_what_is_in(transport: str, load_repository: Path) -> None:
-    """SIGTERM with sixteen heavy requests queued or running: every one is answered."""
+    """SIGTERM with sixty-four heavy requests queued or running: every one is answered."""
 
     def all_are_in(server: Server, _: Any) -> None:
         seen = server.wait_metrics(lambda metrics: metrics["headrace_queue_length"] > 4)
         assert seen["headrace_queue_length"] > 4
 
-    with stopping_while_calling(transport, load_repository, [heavy()] * 16, all_are_in) as calls:
-        assert [call.code().name for call in calls] == ["OK"] * 16
+    with stopping_while_calling(transport, load_repository, [heavy()] * 64, all_are_in) as calls:
+        assert [call.code().name for call in calls] == ["OK"] * 64
 
 
 @pytest.mark.timeout(60)
