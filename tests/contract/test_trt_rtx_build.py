@@ -211,6 +211,8 @@ import signal, sys, threading
 from headrace.building import build
 from headrace.cli import build_progress, main
 
+# A shell's background jobs, and what they start, begin with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 is_heard = threading.Event()
 
 class Noted(build.Progress):
