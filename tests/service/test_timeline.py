@@ -22,7 +22,9 @@ OK = "StatusCode.OK"
 
 
 def read(path: Path) -> dict[str, Any]:
-    trace: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    """Read a trace in one call: what is read in pieces may be of two states of the file."""
+    with path.open("rb", buffering=0) as file:
+        trace: dict[str, Any] = json.loads(file.read(1 << 24))
     return trace
 
 
