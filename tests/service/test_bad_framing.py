@@ -115,7 +115,7 @@ def test_a_broken_frame(server: Server, body: bytes) -> None:
     """Ends in an error, and nothing of it reaches the next request.
 
     grpcio answers nothing to a body that holds no whole message: there its deadline ends it. A
-    message with a reserved flag it may hand on as an empty one, which asks for a model without name.
+    message with a reserved flag it may hand on as an empty one, which names no model.
     """
     answer = send(server, body, timeout=SHORT)
     assert answer.grpc_status in {INTERNAL, DEADLINE_EXCEEDED, NOT_FOUND}
