@@ -67,7 +67,8 @@ class Binding:
     """One layout tied to addresses, prepared once and enqueued many times.
 
     `prepared` is the engine's own. `results` is filled by the run when `layout.output_shapes` is
-    None: (shape, C-ordered bytes) per output.
+    None: (shape, C-ordered bytes) per output. `outputs` is the same for outputs that always lie at
+    the same place of a block, on unified devices.
     """
 
     layout: Layout
@@ -76,6 +77,7 @@ class Binding:
     prepared: Any = None
     reads_host: bool = False  # each enqueue reads or computes on the host: no graph can replay it
     results: list[tuple[Shape, memoryview | bytes]] = field(default_factory=list)
+    outputs: list[tuple[Shape, memoryview | bytes]] | None = None
 
 
 class ExecutionContext(Protocol):

@@ -39,9 +39,8 @@ class ReplyWriter:
         self._head = pb.ModelInferResponse(
             model_name=spec.name, model_version=str(spec.version)
         ).SerializeToString()
-        self._shapes: tuple[Shape, ...] = ()
-        self._sizes: tuple[int, ...] = ()
-        self._between: tuple[bytes, ...] = ()  # what stands before each tensor's bytes
+        # Place, shape, size and what stands before the bytes, of each output of the last reply.
+        self._known: tuple[tuple[int, Shape, int, bytes], ...] = ()
         self._without_id_bytes = 0  # the whole message but for the id
 
     def write(self, request_id: str, outputs: Sequence[Output]) -> bytes:
@@ -54,37 +53,45 @@ class ReplyWriter:
         Raises:
             RequestError: The reply would be larger than a message may be.
         """
-        wanted = [outputs[place] for place in self._places]
-        shapes = tuple(shape for shape, _ in wanted)
-        sizes = tuple(len(data) for _, data in wanted)
-        if shapes != self._shapes or sizes != self._sizes or not self._between:
-            self._encode(shapes, sizes)
+        if not self._is_known(outputs):
+            self._encode([outputs[place] for place in self._places])
         parts: list[bytes | memoryview] = [self._head]
         if request_id:
             raw_id = request_id.encode()
             prefix = delimited(ID_FIELD, len(raw_id))
             self._check(self._without_id_bytes + len(prefix) + len(raw_id))
             parts += (prefix, raw_id)
-        for before, (_, data) in zip(self._between, wanted, strict=True):
-            parts += (before, data)
+        for place, _, _, before in self._known:
+            parts += (before, outputs[place][1])
         return b"".join(parts)
 
-    def _encode(self, shapes: tuple[Shape, ...], sizes: tuple[int, ...]) -> None:
+    def _is_known(self, outputs: Sequence[Output]) -> bool:
+        """Whether shapes and sizes are those of the last reply, as they nearly always are."""
+        for place, shape, size, _ in self._known:
+            came, data = outputs[place]
+            if came != shape or len(data) != size:
+                return False
+        return bool(self._known)
+
+    def _encode(self, wanted: Sequence[Output]) -> None:
         response = pb.ModelInferResponse()
-        for index, shape in zip(self._outputs, shapes, strict=True):
+        for index, (shape, _) in zip(self._outputs, wanted, strict=True):
             spec = self._served.spec.outputs[index]
             response.outputs.add(
                 name=spec.name,
                 datatype=spec.datatype,
                 shape=self._served.spec.output_maps[index].to_client(shape),
             )
-        prefixes = [delimited(RAW_OUTPUT_CONTENTS_FIELD, size) for size in sizes]
+        prefixes = [delimited(RAW_OUTPUT_CONTENTS_FIELD, len(data)) for _, data in wanted]
         if prefixes:
             prefixes[0] = response.SerializeToString() + prefixes[0]
-        total_bytes = len(self._head) + sum(map(len, prefixes)) + sum(sizes)
+        total_bytes = sum(map(len, (self._head, *prefixes))) + sum(len(data) for _, data in wanted)
         self._check(total_bytes)
         self._without_id_bytes = total_bytes
-        self._shapes, self._sizes, self._between = shapes, sizes, tuple(prefixes)
+        self._known = tuple(
+            (place, shape, len(data), before)
+            for place, (shape, data), before in zip(self._places, wanted, prefixes, strict=True)
+        )
 
     def _check(self, total_bytes: int) -> None:
         if total_bytes > self._max_bytes:

@@ -19,6 +19,8 @@ class SlotPool:
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self.slots = tuple(slots)
+        # The common case on small models: nothing to choose.
+        self._only = self.slots[0] if len(self.slots) == 1 else None
         self._turn = 0
 
     @property
@@ -29,6 +31,8 @@ class SlotPool:
     @property
     def has_free_lane(self) -> bool:
         """Whether a batch could be enqueued now."""
+        if self._only is not None:
+            return self._only.free_lane() is not None
         for slot in self.slots:  # noqa: SIM110 -- asked for every batch, and any() is twice as slow
             if slot.free_lane() is not None:
                 return True
@@ -43,9 +47,9 @@ class SlotPool:
 
         None when every lane is in flight or every slot is out of service.
         """
+        if self._only is not None:
+            return self._only.free_lane()
         slots = self.slots
-        if len(slots) == 1:  # the common case on small models; nothing to choose
-            return slots[0].free_lane()
         if layout is not None:
             layout = layout.runs_as
         best: Slot | None = None

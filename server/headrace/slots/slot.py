@@ -136,19 +136,15 @@ class Slot:
         """
         assert lane.batch is not None
         assert lane.binding is not None
+        if lane.binding.outputs is not None:
+            return lane.binding.outputs
         request = lane.batch.requests[index]
         layout = request.layout
         if layout.output_shapes is None:
             results, lane.binding.results = lane.binding.results, []
             return results
         assert request.block is not None
-        view = request.block.view
-        return [
-            (shape, view[offset : offset + size])
-            for shape, offset, size in zip(
-                layout.output_shapes, layout.output_offsets, layout.output_sizes, strict=True
-            )
-        ]
+        return _views(layout, request.block.view)
 
     def move_to(self, state: SlotState) -> None:
         """Change the slot's state; a step that is not in the table changes nothing and raises."""
@@ -189,9 +185,14 @@ class Slot:
                 [block.ptr + offset for offset in layout.input_offsets],
                 [block.ptr + offset for offset in layout.output_offsets],
             )
+            if layout.output_shapes is not None:
+                binding.outputs = _views(layout, block.view)
             block.keep_binding(layout, binding)
         lane.binding = binding
-        self._stream.launch(partial(self._compute, lane, binding))
+        if self.is_inline:
+            self._compute(lane, binding)  # what it raises is the lane's error, as of a launch
+        else:
+            self._stream.launch(partial(self._compute, lane, binding))
 
     def _compute(self, lane: Lane, binding: Binding) -> None:
         """Run on the launcher, or inline: the engine blocks until it is done."""
@@ -235,3 +236,13 @@ class Slot:
     def _mark(self, lane: Lane, index: int) -> None:
         if lane.marks:
             self._stream.record(lane.marks[index])
+
+
+def _views(layout: Layout, view: memoryview) -> list[Output]:
+    assert layout.output_shapes is not None
+    return [
+        (shape, view[offset : offset + size])
+        for shape, offset, size in zip(
+            layout.output_shapes, layout.output_offsets, layout.output_sizes, strict=True
+        )
+    ]
