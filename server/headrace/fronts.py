@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from headrace.slots.wait import Wait
 
 if TYPE_CHECKING:
     from headrace.rpc.native_front import NativeFront
+
+log = logging.getLogger(__name__)
 
 LOOPBACK_GRACE_S = 0.5  # for admin calls that are still open behind the native front
 
@@ -117,6 +120,7 @@ class FrontDoor:
                 field="--transport",
             ) from error
         config = self._config
+        log.warning("native has no limit on a message that is still arriving: trust its callers")
         self._folder = tempfile.mkdtemp(prefix="headrace-")  # readable by this user alone
         path = Path(self._folder, "behind.sock")
         self._grpcio = await self._open_grpcio(

@@ -18,7 +18,7 @@ from headrace.engines.graph_spec import wants_graphs
 from headrace.engines.labels import read_labels
 from headrace.engines.load_facts import LoadFacts
 from headrace.engines.model_config import check, complete, model_spec, unhonoured
-from headrace.engines.model_folder import CONFIG_FILENAME, ModelSource
+from headrace.engines.model_folder import ModelSource
 from headrace.engines.model_spec import ModelSpec
 from headrace.engines.repository import Found
 from headrace.errors import ConfigError, HeadraceError
@@ -180,9 +180,10 @@ def load_all(found: Found, loader: Loader, catalog: ModelCatalog) -> int:
     num_faults = len(found.faults)
     for note in found.notes:
         log.info("%s", note)
+    models = {id(fault): name for name, faults in found.wrong.items() for fault in faults}
     for fault in found.faults:
         log.error("%s", fault)
-        catalog.add_failed(_name_of(fault), 0, str(fault))
+        catalog.add_failed(models.get(id(fault), "repository"), 0, str(fault))
     for source in found.models:
         for version in source.versions:
             try:
@@ -198,9 +199,3 @@ def load_all(found: Found, loader: Loader, catalog: ModelCatalog) -> int:
                 )
                 num_faults += 1
     return num_faults
-
-
-def _name_of(fault: ConfigError) -> str:
-    """Name the model that a fault belongs to, as well as its path can tell."""
-    path = Path(fault.path or "repository")
-    return path.parent.name if path.name == CONFIG_FILENAME else path.name

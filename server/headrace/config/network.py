@@ -33,7 +33,8 @@ class GrpcSettings:
     transport: Literal["grpcio", "native"] = option(
         "grpcio",
         "grpcio: complete, the default. native: several times faster for small messages, "
-        "without TLS and connection age; needs the extra [native].",
+        "without TLS, connection age and a limit on a message that is still arriving: for callers "
+        "that you trust. Needs the extra [native].",
     )
     grpc_io_threads: int = option(
         1, "Threads that a transport may use for reading and writing.", low=1, high=64
