@@ -15,14 +15,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
 
-from headrace.errors import (
-    AbandonedError,
-    DeviceError,
-    ExpiredError,
-    HeadraceError,
-    UnavailableError,
-)
-from headrace.scheduling.admission import SHUTTING_DOWN, Admission
+from headrace.errors import AbandonedError, DeviceError, HeadraceError, UnavailableError
+from headrace.scheduling.admission import EXPIRED, SHUTTING_DOWN, Admission
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request, RequestState
 from headrace.slots.batch import Output
@@ -258,8 +252,8 @@ class Scheduler:
         self._expire_at = now + EXPIRE_EVERY_S
         if len(self._admission):
             self._admission.expire(now)
-            for request in self._admission.dropped:
-                self._drop(request)
+            for request, error in self._admission.dropped:
+                self._drop(request, error)
             self._admission.dropped.clear()
         for line in list(self._active):
             line.batcher.expire(now)
@@ -270,12 +264,13 @@ class Scheduler:
     def _drop_expired(self, line: Line) -> None:
         if line.batcher.dropped:
             for request in line.batcher.dropped:
-                self._drop(request)
+                self._drop(request, EXPIRED)
             line.batcher.dropped.clear()
 
-    def _drop(self, request: Request) -> None:
-        request.line.metrics.dropped("expired")
-        self._end(request, None, ExpiredError("its deadline passed, or can no longer be met"))
+    def _drop(self, request: Request, error: HeadraceError) -> None:
+        if error is EXPIRED:
+            request.line.metrics.dropped("expired")
+        self._end(request, None, error)
 
     def _fail_device(self, error: DeviceError) -> None:
         """The device is dead: nothing that is in can be served any more, on any slot."""
