@@ -8,6 +8,8 @@
     ├── OverloadedError         try later: UNAVAILABLE (or as configured), with retry push-back
     ├── UnavailableError        not ready, or shutting down: UNAVAILABLE
     ├── ExpiredError            the deadline passed before the work started: DEADLINE_EXCEEDED
+    ├── QueueTimeoutError       it waited longer than the queue policy lets: UNAVAILABLE
+    ├── SupersededError         a fresher request of its source took its place: ABORTED
     ├── AbandonedError          the caller left: CANCELLED
     ├── ConfigError             a wrong flag, config.pbtxt or model file: fails a load only
     ├── EngineError             the engine refused or failed this work: INTERNAL
@@ -50,6 +52,14 @@ class UnavailableError(HeadraceError):
 
 class ExpiredError(HeadraceError):
     """The deadline passed, or can no longer be met, before the work started."""
+
+
+class QueueTimeoutError(HeadraceError):
+    """The request waited in the queue for longer than it may, by the model's policy or its own."""
+
+
+class SupersededError(HeadraceError):
+    """A fresher request of the same source came before this one ran; only the freshest matters."""
 
 
 class AbandonedError(HeadraceError):

@@ -7,7 +7,7 @@ comes first, and `None` is a dynamic dimension.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -55,11 +55,37 @@ class Layout:
     size_bytes: int
     values: tuple[bytes, ...] = ()  # of the shape tensors among the inputs: they decide shapes
     padded_to: Layout | None = None  # what is run in its place, with more rows at the same offsets
+    kind: Kind | None = None  # which other calls can run together with it; None: it runs alone
 
     @property
     def runs_as(self) -> Layout:
         """The layout that the engine is bound to."""
         return self.padded_to or self
+
+
+class Kind:
+    """Calls that differ in their number of rows alone, so that they can run together.
+
+    Rows are the first dimension of every input and output of theirs. Compared by identity.
+    """
+
+    __slots__ = ("_layouts", "_plan")
+
+    def __init__(self, plan: Callable[[int], Layout]) -> None:
+        """Start without layouts; `plan` makes the one for a number of rows."""
+        self._plan = plan
+        self._layouts: dict[int, Layout] = {}
+
+    def layout(self, rows: int) -> Layout:
+        """Return the layout of a batch of so many rows, always the same one.
+
+        Raises:
+            RequestError: No optimization profile takes so many.
+        """
+        layout = self._layouts.get(rows)
+        if layout is None:
+            layout = self._layouts[rows] = self._plan(rows)
+        return layout
 
 
 @dataclass(slots=True, eq=False)

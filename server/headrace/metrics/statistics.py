@@ -9,13 +9,29 @@ FailureReason = Literal["REJECTED", "CANCELED", "BACKEND", "OTHER"]
 FAILURE_REASONS: Final[tuple[FailureReason, ...]] = get_args(FailureReason)
 """Triton's values of the label `reason` of nv_inference_request_failure."""
 
-DropReason = Literal["queue_full", "expired", "cancelled", "no_block", "shutdown"]
+DropReason = Literal[
+    "queue_full",
+    "expired",  # its deadline passed
+    "hopeless",  # its deadline could not be met any more
+    "timeout",  # the queue policy's, or the request's own
+    "target",  # headrace.target_p99_ms could not be met any more
+    "superseded",  # by a fresher request of its source
+    "displaced",  # its source had more than its share of a full queue
+    "cancelled",
+    "no_block",
+    "shutdown",
+]
 DROP_REASONS: Final[tuple[DropReason, ...]] = get_args(DropReason)
 """Why a request ended before it cost device time: the label `reason` of headrace_dropped_total."""
 
 TRITON_REASON: Final[dict[DropReason, FailureReason]] = {
     "queue_full": "REJECTED",
     "expired": "REJECTED",
+    "hopeless": "REJECTED",
+    "timeout": "REJECTED",
+    "target": "REJECTED",
+    "superseded": "REJECTED",
+    "displaced": "REJECTED",
     "cancelled": "CANCELED",
     "no_block": "REJECTED",
     "shutdown": "REJECTED",

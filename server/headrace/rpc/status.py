@@ -15,7 +15,9 @@ from headrace.errors import (
     HeadraceError,
     NotFoundError,
     OverloadedError,
+    QueueTimeoutError,
     RequestError,
+    SupersededError,
     TooLargeError,
     UnavailableError,
     UnsupportedError,
@@ -31,6 +33,8 @@ STATUS: dict[type[HeadraceError], StatusCode] = {
     OverloadedError: StatusCode.UNAVAILABLE,  # as Triton; the operator may choose otherwise
     UnavailableError: StatusCode.UNAVAILABLE,
     ExpiredError: StatusCode.DEADLINE_EXCEEDED,
+    QueueTimeoutError: StatusCode.UNAVAILABLE,  # as Triton
+    SupersededError: StatusCode.ABORTED,
     AbandonedError: StatusCode.CANCELLED,
     ConfigError: StatusCode.INTERNAL,
     EngineError: StatusCode.INTERNAL,

@@ -15,16 +15,15 @@ from collections import deque
 from headrace.errors import (
     DeviceError,
     ExpiredError,
-    HeadraceError,
     OverloadedError,
     TooLargeError,
     UnavailableError,
 )
+from headrace.scheduling.batcher import EXPIRED, Drop
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request, RequestState
 from headrace.slots.blocks import BlockPool
 
-EXPIRED = ExpiredError("its deadline passed, or can no longer be met")
 SHUTTING_DOWN = "GRPC server is shutting down and has stopped accepting new requests."
 
 
@@ -37,8 +36,8 @@ class Admission:
         self._waiting: deque[Request] = deque()
         self._waiting_bytes = 0
         self.is_open = True
-        # What waited in vain, and why; the caller ends it.
-        self.dropped: list[tuple[Request, HeadraceError]] = []
+        # What waited in vain; the caller ends it.
+        self.dropped: list[Drop] = []
 
     def __len__(self) -> int:
         """How many requests wait for a block, or to be told that they waited too long."""
@@ -80,13 +79,13 @@ class Admission:
         while self._waiting:
             request = self._waiting[0]
             if request.deadline is not None and request.deadline <= now:
-                self.dropped.append((self._pop(), EXPIRED))
+                self.dropped.append(Drop(self._pop(), EXPIRED, "expired"))
                 continue
             size_bytes = request.layout.size_bytes
             try:
                 block = self._blocks.lease(size_bytes)
             except DeviceError as error:  # as in `admit`: this request's misfortune alone
-                self.dropped.append((self._pop(), error))
+                self.dropped.append(Drop(self._pop(), error, None))
                 continue
             if block is not None:
                 self._pop().stage(block)
@@ -94,13 +93,13 @@ class Admission:
             elif self._blocks.fits(size_bytes):
                 break
             else:  # since it began to wait, a slot has failed and kept its blocks
-                self.dropped.append((self._pop(), _too_large(size_bytes)))
+                self.dropped.append(Drop(self._pop(), _too_large(size_bytes), "no_block"))
         return staged
 
     def remove(self, request: Request) -> None:
         """Take a request out again that waits for a block."""
         for entry in self.dropped:
-            if entry[0] is request:
+            if entry.request is request:
                 self.dropped.remove(entry)
                 return
         self._waiting.remove(request)
@@ -115,7 +114,7 @@ class Admission:
 
     def clear(self) -> list[Request]:
         """Take out every request that waits for a block."""
-        waiting = [request for request, _ in self.dropped]
+        waiting = [entry.request for entry in self.dropped]
         self.dropped.clear()
         while self._waiting:
             waiting.append(self._pop())
@@ -125,7 +124,7 @@ class Admission:
         """Move every waiting request whose deadline has passed to `dropped`."""
         for request in [r for r in self._waiting if r.deadline is not None and r.deadline <= now]:
             self.remove(request)
-            self.dropped.append((request, EXPIRED))
+            self.dropped.append(Drop(request, EXPIRED, "expired"))
 
     def _wait(self, request: Request) -> None:
         size_bytes = request.layout.size_bytes

@@ -12,23 +12,48 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headrace.engines.base import Layout
+from headrace.errors import ExpiredError, HeadraceError
+from headrace.metrics.statistics import DropReason
 from headrace.scheduling.request import Request
 from headrace.slots.batch import Batch
+
+EXPIRED = ExpiredError("its deadline passed, or can no longer be met")
+
+
+class Drop(NamedTuple):
+    """A request that will not run: how it ends, and as what it is counted.
+
+    `reason` is None where the error itself is counted by who tells the caller.
+    """
+
+    request: Request
+    error: HeadraceError
+    reason: DropReason | None
 
 
 class Batcher(Protocol):
     """The policy of one model's queue."""
 
-    dropped: list[Request]  # found expired; the caller ends them and clears the list
+    dropped: list[Drop]  # the caller ends them and clears the list
 
     def __len__(self) -> int:
         """How many requests are queued."""
 
+    def refuse(self, request: Request, now: float) -> Drop | None:
+        """Say why a request that has just come shall not be queued; None when it may be."""
+
+    def displace(self, request: Request) -> Drop | None:
+        """Take out what must make room for a request of another source; None when nothing must.
+
+        Called when the queue or the staging memory is full: a source that takes more than its share
+        gives way.
+        """
+
     def add(self, request: Request, now: float) -> None:
-        """Queue a request whose inputs lie in its block."""
+        """Queue a request whose inputs lie in its block; what it supersedes is dropped."""
 
     def remove(self, request: Request) -> bool:
         """Take a request out again (its caller left); False when it is not queued any more."""
@@ -52,11 +77,19 @@ class SingleBatcher:
     def __init__(self, least_s: Callable[[Layout], float] = lambda _: 0.0) -> None:
         """Start empty; `least_s` says what a run of a layout will hardly fall below, in seconds."""
         self._least_s = least_s
-        self.dropped: list[Request] = []
+        self.dropped: list[Drop] = []
         self._queue: deque[Request] = deque()
 
     def __len__(self) -> int:
         return len(self._queue)
+
+    def refuse(self, request: Request, now: float) -> Drop | None:  # noqa: ARG002 -- others do
+        """Return None: any request may be queued."""
+        return None
+
+    def displace(self, request: Request) -> Drop | None:  # noqa: ARG002 -- others tell sources apart
+        """Return None: first come, first served."""
+        return None
 
     def add(self, request: Request, now: float) -> None:  # noqa: ARG002 -- others wait
         """Queue a request whose inputs lie in its block."""
@@ -76,7 +109,7 @@ class SingleBatcher:
         while queue:
             request = queue.popleft()
             if self._is_hopeless(request, now):
-                self.dropped.append(request)
+                self.dropped.append(Drop(request, EXPIRED, "expired"))
                 continue
             return Batch((request,), request.layout, request.rows)
         return None
@@ -91,7 +124,7 @@ class SingleBatcher:
         if expired:
             gone = set(expired)
             self._queue = deque(r for r in self._queue if r not in gone)
-            self.dropped.extend(expired)
+            self.dropped.extend(Drop(request, EXPIRED, "expired") for request in expired)
 
     def clear(self) -> list[Request]:
         """Take every queued request out."""

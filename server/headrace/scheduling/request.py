@@ -35,26 +35,36 @@ class Request:
             they are copied into the block.
         rows: The batch dimension, 1 for models without one.
         deadline: Clock seconds, None for no deadline.
+        priority: 1 is the most urgent; 0 for the model's default.
+        timeout_s: How long it may wait in the queue, by its own wish; 0 for the model's default.
+        source: Whose it is, among those that share the model fairly; None when it does not say.
         on_end: Called exactly once, with the outputs or with the error, before the block goes back:
             memoryviews among the outputs are valid only during the call.
         tag: The front door's own.
         is_abandoned: The caller left while the request was in flight; its result is dropped.
+        batch_rows: Of the batch that it ran in.
+        is_first: Whether it stands for that batch where batches are counted.
     """
 
     __slots__ = (
+        "batch_rows",
         "block",
         "deadline",
         "is_abandoned",
+        "is_first",
         "layout",
         "line",
         "on_end",
         "parsed_at",
+        "priority",
         "received_at",
         "rows",
+        "source",
         "staged_at",
         "state",
         "tag",
         "tensors",
+        "timeout_s",
         "timing",
     )
 
@@ -70,6 +80,9 @@ class Request:
         parsed_at: float,
         on_end: Callable[[Request, Sequence[Output] | None, Exception | None], None],
         tag: Any = None,
+        priority: int = 0,
+        timeout_s: float = 0.0,
+        source: str | None = None,
     ) -> None:
         self.line = line
         self.layout = layout
@@ -82,6 +95,11 @@ class Request:
         self.timing: Timing | None = None  # set when its outputs are there
         self.on_end = on_end
         self.tag = tag
+        self.priority = priority
+        self.timeout_s = timeout_s
+        self.source = source
+        self.batch_rows = rows
+        self.is_first = True
         self.block: Block | None = None
         self.state = RequestState.NEW
         self.is_abandoned = False

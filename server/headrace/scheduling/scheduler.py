@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from headrace.errors import AbandonedError, DeviceError, HeadraceError, UnavailableError
-from headrace.scheduling.admission import EXPIRED, SHUTTING_DOWN, Admission
+from headrace.scheduling.admission import SHUTTING_DOWN, Admission
+from headrace.scheduling.batcher import Drop
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request, RequestState
 from headrace.slots.batch import Output
@@ -252,8 +253,8 @@ class Scheduler:
         self._expire_at = now + EXPIRE_EVERY_S
         if len(self._admission):
             self._admission.expire(now)
-            for request, error in self._admission.dropped:
-                self._drop(request, error)
+            for drop in self._admission.dropped:
+                self._drop(drop)
             self._admission.dropped.clear()
         for line in list(self._active):
             line.batcher.expire(now)
@@ -263,14 +264,14 @@ class Scheduler:
 
     def _drop_expired(self, line: Line) -> None:
         if line.batcher.dropped:
-            for request in line.batcher.dropped:
-                self._drop(request, EXPIRED)
+            for drop in line.batcher.dropped:
+                self._drop(drop)
             line.batcher.dropped.clear()
 
-    def _drop(self, request: Request, error: HeadraceError) -> None:
-        if error is EXPIRED:
-            request.line.metrics.dropped("expired")
-        self._end(request, None, error)
+    def _drop(self, drop: Drop) -> None:
+        if drop.reason is not None:
+            drop.request.line.metrics.dropped(drop.reason)
+        self._end(drop.request, None, drop.error)
 
     def _fail_device(self, error: DeviceError) -> None:
         """The device is dead: nothing that is in can be served any more, on any slot."""

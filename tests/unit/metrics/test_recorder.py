@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from headrace.metrics import BUCKETS_S, STAGES, Metrics, ModelMetrics, Statistics
 from headrace.metrics.recorder import FOLD_AT
+from headrace.metrics.statistics import DROP_REASONS
 
 durations_s = st.one_of(
     st.floats(min_value=0.0, max_value=20.0),
@@ -186,18 +187,12 @@ def test_failures_and_drops_are_counted_by_reason() -> None:
     model.fail((math.nan,) * (len(STAGES) - 1) + (0.25,), "BACKEND")
     model.fail((math.nan,) * len(STAGES), "OTHER")
     model.fail(None, "OTHER")
-    for reason in ("queue_full", "expired", "cancelled", "no_block", "shutdown"):
+    for reason in DROP_REASONS:
         model.dropped(reason)
     reading = model.read()
-    assert reading.failures == {"REJECTED": 4, "CANCELED": 1, "BACKEND": 1, "OTHER": 2}
-    assert reading.drops == {
-        "queue_full": 1,
-        "expired": 1,
-        "cancelled": 1,
-        "no_block": 1,
-        "shutdown": 1,
-    }
-    assert (reading.statistics.fail.count, reading.statistics.fail.ns) == (8, 250_000_000)
+    assert reading.failures == {"REJECTED": 9, "CANCELED": 1, "BACKEND": 1, "OTHER": 2}
+    assert reading.drops == dict.fromkeys(DROP_REASONS, 1)
+    assert (reading.statistics.fail.count, reading.statistics.fail.ns) == (13, 250_000_000)
     assert reading.statistics.success.count == 0
 
 
