@@ -107,6 +107,20 @@ class DeviceContract:
             rig.wait(event)
             assert np.array_equal(array(block), random_bytes(100, seed))
 
+    def test_a_part_of_device_memory_can_be_cleared(self, rig: Rig) -> None:
+        """It becomes zeros in stream order, and none of the bytes beside it does."""
+        source, back, memory = rig.host(300), rig.host(300), rig.memory(300)
+        stream = rig.stream()
+        array(source)[:] = 7
+        stream.copy_h2d(memory.ptr, source.ptr, 300)
+        stream.clear(type(memory.ptr)(memory.ptr + 100), 99)
+        stream.copy_h2d(type(memory.ptr)(memory.ptr + 150), source.ptr, 1)
+        stream.clear(type(memory.ptr)(0), 0)
+        stream.copy_d2h(back.ptr, memory.ptr, 300)
+        stream.synchronize()
+        expected = [7] * 100 + [0] * 50 + [7] + [0] * 48 + [7] * 101
+        assert array(back).tolist() == expected
+
     def test_nothing_is_copied_for_no_bytes(self, rig: Rig) -> None:
         """A copy of 0 bytes may name any address, and does nothing."""
         memory, back = rig.memory(8), rig.host(8)
@@ -346,6 +360,23 @@ class AsyncContract(DeviceContract):
         let_go()
         rig.wait(event)
         assert np.array_equal(array(back), random_bytes(100))
+
+    def test_a_clearing_behind_held_work_has_not_happened(self, rig: Rig) -> None:
+        """The bytes stay as they are until the stream gets there."""
+        block, back, memory = rig.host(100), rig.host(100), rig.memory(100)
+        held, other = rig.stream(), rig.stream()
+        array(block)[:] = 7
+        held.copy_h2d(memory.ptr, block.ptr, 100)
+        held.synchronize()
+        let_go = rig.hold(held)
+        held.clear(memory.ptr, 100)
+        other.copy_d2h(back.ptr, memory.ptr, 100)
+        other.synchronize()
+        assert array(back).tolist() == [7] * 100
+        let_go()
+        held.copy_d2h(back.ptr, memory.ptr, 100)
+        held.synchronize()
+        assert array(back).tolist() == [0] * 100
 
     def test_timing_refuses_what_is_not_done(self, rig: Rig) -> None:
         """A duration is not invented for work in flight."""

@@ -70,6 +70,9 @@ class Stream(Protocol):
     def copy_d2h(self, dst: HostPtr, src: DevicePtr, size_bytes: int) -> None:
         """Enqueue a copy from device to host memory; 0 bytes enqueues nothing."""
 
+    def clear(self, dst: DevicePtr, size_bytes: int) -> None:
+        """Enqueue zeros over device memory; 0 bytes enqueues nothing."""
+
     def launch(self, work: Callable[[], None]) -> None:
         """Run `work` in stream order.
 

@@ -19,7 +19,7 @@ from uuid import UUID
 from cuda.bindings import runtime as rt
 
 from headrace.device.base import DevicePtr, Event, HostPtr, StreamHandle
-from headrace.device.cudart_errors import NO_GPU, device_error
+from headrace.device.cudart_errors import NO_GPU, device_error, status_error
 from headrace.device.cudart_graph import CudartGraph, capture
 from headrace.device.cudart_memory import DeviceMemory, PinnedBuffer, pinning
 from headrace.device.event_rules import NEVER_RECORDED, check_timed
@@ -32,7 +32,7 @@ _SUCCESS = rt.cudaError_t.cudaSuccess
 _NOT_READY = rt.cudaError_t.cudaErrorNotReady
 _H2D = rt.cudaMemcpyKind.cudaMemcpyHostToDevice
 _D2H = rt.cudaMemcpyKind.cudaMemcpyDeviceToHost
-_METHODS = ("copy_h2d", "copy_d2h", "launch", "capture", "record", "synchronize")
+_METHODS = ("copy_h2d", "copy_d2h", "clear", "launch", "capture", "record", "synchronize")
 _memcpy_async = rt.cudaMemcpyAsync
 _event_record = rt.cudaEventRecord
 _event_query = rt.cudaEventQuery
@@ -55,17 +55,10 @@ def count_devices() -> tuple[int, DeviceError | None]:
         return num_devices, None
     if status is _SUCCESS:
         status = rt.cudaError_t.cudaErrorNoDevice
-    why_none = _error(status, "looking for a GPU")
+    why_none = status_error(rt, status, "looking for a GPU")
     if why_none.code not in NO_GPU:
         raise why_none
     return 0, why_none
-
-
-def _error(status: Any, doing: str) -> DeviceError:
-    _get_last_error()  # else a later call of this thread would report it once more
-    name = rt.cudaGetErrorName(status)[1].decode()
-    text = rt.cudaGetErrorString(status)[1].decode()
-    return device_error(int(status), name, text, doing)
 
 
 class CudartEvent:
@@ -126,6 +119,13 @@ class CudartStream:
             status = _memcpy_async(dst, src, size_bytes, _D2H, self.raw)[0]
             if status is not _SUCCESS:
                 raise self._device.fault(status, f"copying {size_bytes} bytes from the device")
+
+    def clear(self, dst: DevicePtr, size_bytes: int) -> None:
+        """Enqueue zeros over device memory; 0 bytes enqueues nothing."""
+        if size_bytes:
+            status = rt.cudaMemsetAsync(dst, 0, size_bytes, self.raw)[0]
+            if status is not _SUCCESS:
+                raise self._device.fault(status, f"clearing {size_bytes} bytes of the device")
 
     def launch(self, work: Callable[[], None]) -> None:
         """Call `work`, which enqueues by itself."""
@@ -188,7 +188,7 @@ class CudartDevice:
             raise error
         if index not in range(num_devices):
             doing = f"taking GPU {index} of {num_devices}, counted from 0"
-            raise _error(rt.cudaError_t.cudaErrorInvalidDevice, doing)
+            raise status_error(rt, rt.cudaError_t.cudaErrorInvalidDevice, doing)
         device = cls(index)
         properties = device.call("reading the GPU's name", rt.cudaGetDeviceProperties, index)
         device.name = properties.name.split(b"\0")[0].decode()
@@ -220,7 +220,7 @@ class CudartDevice:
 
     def fault(self, status: Any, doing: str) -> DeviceError:
         """Return the error for a status, and remember it when it is sticky."""
-        error = _error(status, f"{doing} (GPU {self.index})")
+        error = status_error(rt, status, f"{doing} (GPU {self.index})")
         if error.sticky and self._sticky is None:
             self._sticky = error
         return error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.errors import DeviceError
 
 NO_GPU = {
@@ -61,3 +63,11 @@ def device_error(code: int, name: str, text: str, doing: str) -> DeviceError:
     advice = STICKY.get(code) or ADVICE.get(code)
     reason = f"{doing}: {text}" + (f"; {advice}" if advice else "")
     return DeviceError(reason, code=code, name=name, sticky=code in STICKY)
+
+
+def status_error(rt: Any, status: Any, doing: str) -> DeviceError:
+    """Return the error for a status; the binding comes as an argument, as one file imports it."""
+    rt.cudaGetLastError()  # else a later call of this thread would report it once more
+    name = rt.cudaGetErrorName(status)[1].decode()
+    text = rt.cudaGetErrorString(status)[1].decode()
+    return device_error(int(status), name, text, doing)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from ctypes import memmove
+from ctypes import memmove, memset
 from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_METHODS = ("copy_h2d", "copy_d2h", "launch", "record", "synchronize")
+_METHODS = ("copy_h2d", "copy_d2h", "clear", "launch", "record", "synchronize")
 _Item = Callable[[], object] | tuple[FlagEvent, int] | None  # work, a recording, or the end
 
 
@@ -55,6 +55,11 @@ class HostStream:
         """Enqueue a copy; rarely needed, because engines write the block as it is."""
         if size_bytes:
             self._queue.put(partial(memmove, dst, src, size_bytes))
+
+    def clear(self, dst: DevicePtr, size_bytes: int) -> None:
+        """Enqueue zeros; rarely needed, too."""
+        if size_bytes:
+            self._queue.put(partial(memset, dst, 0, size_bytes))
 
     def launch(self, work: Callable[[], None]) -> None:
         """Run `work` on the worker when its turn comes."""
@@ -132,6 +137,11 @@ class InlineStream:
         """Copy at once."""
         if size_bytes:
             memmove(dst, src, size_bytes)
+
+    def clear(self, dst: DevicePtr, size_bytes: int) -> None:
+        """Write zeros at once."""
+        if size_bytes:
+            memset(dst, 0, size_bytes)
 
     def launch(self, work: Callable[[], None]) -> None:
         """Run `work` before returning; what it raises is kept for the next event."""

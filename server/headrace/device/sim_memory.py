@@ -104,6 +104,10 @@ class SimMemory:
         self.check(dst, src, size_bytes)
         memmove(dst[0], src[0], size_bytes)
 
+    def clear(self, dst: int, size_bytes: int) -> None:
+        """Write zeros over device memory."""
+        self.bytes_at(dst, size_bytes, "device")[:] = 0
+
     def check(self, dst: tuple[int, Place], src: tuple[int, Place], size_bytes: int) -> None:
         """Refuse a copy that would not stay inside open buffers of the right places."""
         self.bytes_at(dst[0], size_bytes, dst[1])

@@ -24,7 +24,7 @@ from headrace.device.sim_memory import Place
 if TYPE_CHECKING:
     from headrace.device.sim import SimDevice
 
-_METHODS = ("copy_h2d", "copy_d2h", "launch", "capture", "record", "synchronize")
+_METHODS = ("copy_h2d", "copy_d2h", "clear", "launch", "capture", "record", "synchronize")
 
 
 class SimEvent(FlagEvent):
@@ -104,6 +104,14 @@ class SimStream:
     def copy_d2h(self, dst: HostPtr, src: DevicePtr, size_bytes: int) -> None:
         """Enqueue a copy from device to host memory."""
         self._copy((dst, "host"), (src, "device"), size_bytes)
+
+    def clear(self, dst: DevicePtr, size_bytes: int) -> None:
+        """Enqueue zeros over device memory, as fast as a copy."""
+        if size_bytes:
+            memory = self._device.memory
+            memory.bytes_at(dst, size_bytes, "device")
+            duration_s = size_bytes / self._device.copy_bytes_per_s
+            self._enqueue(duration_s, partial(memory.clear, dst, size_bytes))
 
     def launch(self, work: Callable[[], None]) -> None:
         """Enqueue work; it runs when it ends."""

@@ -157,6 +157,7 @@ def test_the_hot_path_fails_with_the_drivers_answer(
             "copying 4 bytes to the device",
         ),
         (lambda: stream.copy_d2h(HostPtr(512), DevicePtr(1024), 4), "copying 4 bytes from the"),
+        (lambda: stream.clear(DevicePtr(512), 4), "clearing 4 bytes of the device"),
         (lambda: stream.record(event), "recording an event"),
         (event.is_done, "asking whether work is done"),
         (stream.synchronize, "making the GPU current"),
@@ -164,6 +165,7 @@ def test_the_hot_path_fails_with_the_drivers_answer(
         with pytest.raises(DeviceError, match=f"{doing}.*cudaErrorInsufficientDriver 35"):
             call()
     stream.copy_h2d(DevicePtr(0), HostPtr(0), 0)
+    stream.clear(DevicePtr(0), 0)
 
 
 def test_closing_goes_through_whatever_fails(
