@@ -14,6 +14,7 @@ from pathlib import Path
 from headrace.catalog import ModelCatalog
 from headrace.device.base import Device
 from headrace.engines.base import Engine
+from headrace.engines.batching_spec import BatchingSpec
 from headrace.engines.graph_spec import wants_graphs
 from headrace.engines.labels import read_labels
 from headrace.engines.load_facts import LoadFacts
@@ -91,7 +92,9 @@ class Loader:
                 batcher=SingleBatcher(opened.pool.least_s),
                 pool=opened.pool,
                 metrics=self._metrics.model(spec.name, str(version)),
-                max_queue_size=spec.max_queue_size or self._options.default_max_queue_size,
+                max_queue_size=(spec.batching or BatchingSpec()).queue_size(
+                    self._options.default_max_queue_size
+                ),
             )
             undo.pop_all()
         if opened.footprint is not None:

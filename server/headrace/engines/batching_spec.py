@@ -60,3 +60,9 @@ class BatchingSpec:
     def policy(self, priority: int) -> QueuePolicy:
         """Return what holds for one priority."""
         return self.policies.get(priority, self.default_policy)
+
+    def queue_size(self, default: int) -> int:
+        """Return how many requests may wait, all priorities together; `default` of each alone."""
+        num_others = self.num_priorities - len(self.policies)
+        policies = (*self.policies.values(), *[self.default_policy] * num_others)
+        return sum(policy.max_queue_size or default for policy in policies)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from headrace.engines.batching_config import check_batching
 from headrace.engines.instance_check import check_instances
 from headrace.engines.labels import check_labels
 from headrace.engines.load_facts import LoadFacts, max_rows
@@ -51,7 +52,7 @@ def check(
     faults = [*_identity(config), *_not_served(config), *_rows(config, signature, facts)]
     faults += check_tensors(config, signature, may_be_partial=may_be_partial)
     faults += check_instances(config, facts)
-    faults += _dynamic_batching(config)
+    faults += check_batching(config)
     faults += check_labels(config, folder) if folder else ()
     return [ConfigError(reason, path=path, field=field) for field, reason in faults]
 
@@ -97,23 +98,3 @@ def _rows(
             "or its fixed first dimension)"
         )
         yield "max_batch_size", reason
-
-
-def _dynamic_batching(config: config_pb.ModelConfig) -> Iterator[Fault]:
-    if not config.HasField("dynamic_batching"):
-        return
-    batching, at = config.dynamic_batching, "dynamic_batching"
-    for index, size in enumerate(batching.preferred_batch_size):
-        if not 0 < size <= config.max_batch_size:
-            reason = f"{size} is not between 1 and max_batch_size, which is {config.max_batch_size}"
-            yield f"{at}.preferred_batch_size[{index}]", reason
-    levels = batching.priority_levels
-    if levels and not 0 < batching.default_priority_level <= levels:
-        reason = f"{batching.default_priority_level} is not between 1 and priority_levels, {levels}"
-        yield f"{at}.default_priority_level", reason
-    for level in sorted(batching.priority_queue_policy):
-        if levels and not 0 < level <= levels:
-            reason = f"there is no such level; priority_levels is {levels}"
-            yield f"{at}.priority_queue_policy[{level}]", reason
-    if batching.preserve_ordering and levels > 1:
-        yield f"{at}.preserve_ordering", "cannot be kept with more than one priority level"

@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from headrace.engines.base import TensorSpec
+from headrace.engines.batching_config import batching_spec
+from headrace.engines.batching_spec import BatchingSpec
 from headrace.engines.load_facts import profile_index
 from headrace.engines.tensor_check import engine_dims
 from headrace.engines.tensor_map import Pattern, TensorMap
@@ -41,8 +43,7 @@ class ModelSpec:
         input_maps: One for each input.
         output_maps: One for each output.
         instances: By device, the CPU first, then GPUs by index; at least one.
-        max_queue_size: Requests that may wait; 0 for the server's default.
-        default_timeout_us: How long a request may wait when its client sets no limit; 0 for ever.
+        batching: The policy of its queue; None where requests run alone, in order of arrival.
         optional_inputs: Inputs that the configuration calls optional.
         labels: Class names by output name.
         parameters: The configuration's own, as text.
@@ -58,8 +59,7 @@ class ModelSpec:
     input_maps: tuple[TensorMap, ...]
     output_maps: tuple[TensorMap, ...]
     instances: tuple[Instances, ...]
-    max_queue_size: int = 0
-    default_timeout_us: int = 0
+    batching: BatchingSpec | None = None
     optional_inputs: frozenset[str] = frozenset()
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     parameters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -90,7 +90,6 @@ def model_spec(
         version: The one to serve.
         labels: As `read_labels` returned them.
     """
-    policy = config.dynamic_batching.default_queue_policy
     return ModelSpec(
         name=config.name,
         version=version,
@@ -102,8 +101,7 @@ def model_spec(
         input_maps=_maps(config, config.input, signature.inputs),
         output_maps=_maps(config, config.output, signature.outputs),
         instances=_instances(config),
-        max_queue_size=policy.max_queue_size,
-        default_timeout_us=policy.default_timeout_microseconds,
+        batching=batching_spec(config),
         optional_inputs=frozenset(each.name for each in config.input if each.optional),
         labels=MappingProxyType(dict(labels or {})),
         parameters=MappingProxyType(

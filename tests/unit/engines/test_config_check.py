@@ -12,6 +12,7 @@ from helpers.model_repository import config_of, signature_of
 
 ONNX = 'name: "m" platform: "onnxruntime_onnx" backend: "onnxruntime" '
 PLAN = 'name: "m" platform: "tensorrt_plan" backend: "tensorrt" '
+TARGET = 'parameters { key: "headrace.target_p99_ms" value { string_value: "TEXT" } }'
 DYNAMIC = signature_of("x FP32[?,64]", "y FP32[?,10]")
 FIXED = signature_of("x FP32[2,64]", "y FP32[2,10]")
 SHAPED = signature_of("x FP32[?,3] !s INT32[3]", "y FP32[?,3]")
@@ -314,6 +315,30 @@ def faults_of(
             CPU,
             "dynamic_batching.preserve_ordering",
             "more than one",
+        ),
+        (
+            ONNX + "dynamic_batching { priority_levels: 257 default_priority_level: 1 }",
+            DYNAMIC,
+            CPU,
+            "dynamic_batching.priority_levels",
+            "is 257; at most 256",
+        ),
+        *[
+            (
+                ONNX + TARGET.replace("TEXT", text),
+                DYNAMIC,
+                CPU,
+                'parameters["headrace.target_p99_ms"]',
+                f'"{text}" is not a number of milliseconds above 0',
+            )
+            for text in ("", "0", "-1", "nan", "inf", "5 ms")
+        ],
+        (
+            ONNX + 'parameters { key: "headrace.queue_policy" value { string_value: "lifo" } }',
+            DYNAMIC,
+            CPU,
+            'parameters["headrace.queue_policy"]',
+            '"lifo" is unknown; expected "fifo" or "latest"',
         ),
     ],
 )

@@ -150,21 +150,17 @@ def test_profiles_are_those_of_all_groups() -> None:
     assert spec_of(PLAN, facts=LoadFacts(gpus=(0,))).profiles == ()
 
 
-def test_queue_limits_optional_inputs_and_parameters_are_passed_on() -> None:
-    """As the configuration has them; without it, the server's defaults."""
+def test_optional_inputs_and_parameters_are_passed_on() -> None:
+    """As the configuration has them."""
     spec = spec_of(
         ONNX
         + 'input { name: "x" optional: true }'
         + 'parameters { key: "k" value { string_value: "v" } }'
         + 'parameters { key: "a" value { string_value: "b" } }'
-        + "dynamic_batching { default_queue_policy { max_queue_size: 7 "
-        + "default_timeout_microseconds: 9 } }"
     )
-    assert (spec.max_queue_size, spec.default_timeout_us) == (7, 9)
     assert spec.optional_inputs == {"x"}
     assert list(spec.parameters.items()) == [("a", "b"), ("k", "v")]
-    plain = spec_of(ONNX)
-    assert (plain.max_queue_size, plain.default_timeout_us, plain.parameters) == (0, 0, {})
+    assert spec_of(ONNX).parameters == {}
 
 
 def test_labels_are_lines(tmp_path: Path) -> None:
