@@ -24,7 +24,7 @@ from headrace.rpc.health import HealthService
 from headrace.rpc.infer import UNREAD, InferService
 from headrace.rpc.parse import parse
 from headrace.rpc.reflection import enable_reflection
-from headrace.rpc.status import NO_RETRY, Status, status_of
+from headrace.rpc.status import Status, abort, status_of
 from headrace_proto.service import METHODS, SERVICE, Method
 
 log = logging.getLogger(__name__)
@@ -161,12 +161,11 @@ class GrpcioFront:
             if request is not None:
                 self._link.cancel(request)
             raise
-        if isinstance(answer, bytes):
-            if len(answer) >= COUNTED_REPLY_BYTES:
-                self._count_until_sent(len(message) + len(answer), context)
-            return answer
-        await _abort(context, answer)
-        raise AssertionError("abort raises")
+        if isinstance(answer, Status):
+            await abort(context, answer)
+        if len(answer) >= COUNTED_REPLY_BYTES:
+            self._count_until_sent(len(message) + len(answer), context)
+        return answer
 
     def _count_until_sent(self, size_bytes: int, context: Context) -> None:
         def forget(_: Context) -> None:
@@ -183,7 +182,7 @@ def _unary(method: Method, answer: Callable[[Any], Any]) -> grpc.RpcMethodHandle
         except Exception as error:
             if not isinstance(error, HeadraceError):
                 log.exception("%s failed because of a bug", method.name)
-            await _abort(context, status_of(error))
+            await abort(context, status_of(error))
 
     return grpc.unary_unary_rpc_method_handler(
         serve, response_serializer=method.response.SerializeToString
@@ -194,7 +193,7 @@ def _not_offered(method: Method) -> grpc.RpcMethodHandler[Any, Any]:
     status = status_of(UnsupportedError(NOT_OFFERED[method.name]))
 
     async def refuse(request: Any, context: Context) -> None:  # noqa: ARG001 -- gRPC's signature
-        await _abort(context, status)
+        await abort(context, status)
 
     make: Callable[[Callable[[Any, Context], Awaitable[None]]], grpc.RpcMethodHandler[Any, Any]]
     if method.client_streaming:
@@ -202,7 +201,3 @@ def _not_offered(method: Method) -> grpc.RpcMethodHandler[Any, Any]:
     else:
         make = grpc.unary_unary_rpc_method_handler
     return make(refuse)
-
-
-async def _abort(context: Context, status: Status) -> None:
-    await context.abort(status.code, status.text, NO_RETRY if status.no_retry else ())

@@ -23,7 +23,6 @@ from headrace.errors import (
 )
 from headrace.link.base import Catalog, Link
 from headrace.rpc.prepare import Limits, Preparer
-from headrace.rpc.reply import ReplyWriter
 from headrace.rpc.status import Status, status_of
 from headrace.scheduling.request import Request
 from headrace.slots.batch import Output
@@ -65,7 +64,13 @@ class InferService:
         self.on_replied: Callable[[Request, float], None] | None = None  # told of every reply
 
     def accept(
-        self, message: bytes, call: Call, *, received_at: float, deadline: float | None
+        self,
+        message: bytes,
+        call: Call,
+        *,
+        received_at: float,
+        deadline: float | None,
+        in_stream: bool = False,
     ) -> Request | None:
         """Check a message and hand it over; the call is answered now or later, once.
 
@@ -74,6 +79,7 @@ class InferService:
             call: Where the answer goes.
             received_at: Clock seconds when the message was there.
             deadline: Clock seconds, None for none.
+            in_stream: The reply goes out as a ModelStreamInferResponse.
 
         Returns:
             The request, for a later `Link.cancel`; None when it was refused at once.
@@ -86,6 +92,7 @@ class InferService:
                 )
             parts = split_request(message)
             prepared, tensors = self._preparer.prepare(parts.head, parts.raw)
+            writer = prepared.writer
             now = self._clock()
             request = Request(
                 prepared.served.line,
@@ -96,7 +103,7 @@ class InferService:
                 received_at=received_at,
                 parsed_at=now,
                 on_end=self._on_end,
-                tag=(call, prepared.writer, parts.id),
+                tag=(call, writer.write_in_stream if in_stream else writer.write, parts.id),
             )
             self._link.submit(request, now)
         except WireError as error:
@@ -117,12 +124,12 @@ class InferService:
         self, request: Request, outputs: Sequence[Output] | None, error: Exception | None
     ) -> None:
         call: Call
-        writer: ReplyWriter
-        call, writer, request_id = request.tag
+        write: Callable[[str, Sequence[Output]], bytes]
+        call, write, request_id = request.tag
         if error is None:
             assert outputs is not None
             try:
-                call.respond(writer.write(request_id, outputs))
+                call.respond(write(request_id, outputs))
             except Exception as failure:  # noqa: BLE001 -- whatever it is, the call gets an answer
                 error = failure
             else:

@@ -17,7 +17,13 @@ from headrace_proto.wire import delimited
 
 ID_FIELD = 3
 RAW_OUTPUT_CONTENTS_FIELD = 6
+INFER_RESPONSE_FIELD = 2  # of ModelStreamInferResponse
 MAX_MESSAGE_BYTES = (1 << 31) - 1  # protobuf's own limit
+
+# Every reply on a stream is its request's last one: no model here answers more than once.
+FINAL = pb.ModelInferResponse(
+    parameters={"triton_final_response": pb.InferParameter(bool_param=True)}
+).SerializeToString()
 
 
 class ReplyWriter:
@@ -53,6 +59,20 @@ class ReplyWriter:
         Raises:
             RequestError: The reply would be larger than a message may be.
         """
+        return b"".join(self._parts(request_id, outputs))
+
+    def write_in_stream(self, request_id: str, outputs: Sequence[Output]) -> bytes:
+        """Return the reply as a ModelStreamInferResponse; the tensors are copied once here, too.
+
+        The arguments and errors are those of `write`.
+        """
+        parts = self._parts(request_id, outputs)
+        size_bytes = len(FINAL) + sum(map(len, parts))
+        before = delimited(INFER_RESPONSE_FIELD, size_bytes)
+        self._check(len(before) + size_bytes)
+        return b"".join((before, FINAL, *parts))
+
+    def _parts(self, request_id: str, outputs: Sequence[Output]) -> list[bytes | memoryview]:
         if not self._is_known(outputs):
             self._encode([outputs[place] for place in self._places])
         parts: list[bytes | memoryview] = [self._head]
@@ -63,7 +83,7 @@ class ReplyWriter:
             parts += (prefix, raw_id)
         for place, _, _, before in self._known:
             parts += (before, outputs[place][1])
-        return b"".join(parts)
+        return parts
 
     def _is_known(self, outputs: Sequence[Output]) -> bool:
         """Whether shapes and sizes are those of the last reply, as they nearly always are."""
@@ -99,3 +119,13 @@ class ReplyWriter:
                 f"the reply would have {total_bytes} bytes; the limit is {self._max_bytes}: ask "
                 "for fewer outputs or a smaller batch"
             )
+
+
+def in_band_error(text: str, request_id: str) -> bytes:
+    """Return the ModelStreamInferResponse of a failed request: the stream stays open.
+
+    Clients find the request by its id; they get no status code, only the text.
+    """
+    reply = pb.ModelInferResponse.FromString(FINAL)
+    reply.id = request_id
+    return pb.ModelStreamInferResponse(error_message=text, infer_response=reply).SerializeToString()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import grpc
+import grpc.aio
 
 from headrace.errors import (
     AbandonedError,
@@ -79,6 +81,12 @@ def status_of(error: Exception, overload: StatusCode = StatusCode.UNAVAILABLE) -
         raise AssertionError(type(error))
     is_overload = isinstance(error, OverloadedError)
     return Status(overload if is_overload else code, shortened(str(error)), is_overload)
+
+
+async def abort(context: grpc.aio.ServicerContext[Any, Any], status: Status) -> NoReturn:
+    """End a call of grpcio with this status: raises what grpcio wants to be raised."""
+    await context.abort(status.code, status.text, NO_RETRY if status.no_retry else ())
+    raise AssertionError("abort raises")
 
 
 def shortened(text: str) -> str:

@@ -162,6 +162,16 @@ def test_a_request_is_handed_over_with_its_times_and_answered(rig: Rig) -> None:
     assert seconds == {"total": 4.0, "queue": 1.0, "infer": 0.5, "output": 1.0}
 
 
+def test_a_reply_in_a_stream_is_wrapped(rig: Rig) -> None:
+    """As a ModelStreamInferResponse; an error is the call's own to wrap."""
+    call = Recorder()
+    rig.service.accept(right("7"), call, received_at=0.0, deadline=None, in_stream=True)
+    rig.end([((1, 2), b"y" * 8)])
+    (reply,) = call.replies
+    answer = pb.ModelStreamInferResponse.FromString(reply).infer_response
+    assert (answer.id, list(answer.raw_output_contents)) == ("7", [b"y" * 8])
+
+
 @pytest.mark.parametrize(
     ("message", "code", "text"),
     [

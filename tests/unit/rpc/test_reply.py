@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.errors import EngineError, RequestError
 from headrace.model import ServedModel
 from headrace.rpc import reply as reply_module
-from headrace.rpc.reply import ReplyWriter
+from headrace.rpc.reply import ReplyWriter, in_band_error
 from headrace.slots.batch import Output
 from headrace_proto.v1 import inference_pb2 as pb
 from helpers.served import served
@@ -157,3 +157,32 @@ def test_the_limit_is_never_above_protobuf_s_own(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(reply_module, "MAX_MESSAGE_BYTES", 100)
     with pytest.raises(RequestError, match="limit is 100"):
         ReplyWriter(model(1), [0], PLENTY).write("", [((100, 1), bytes(100))])
+
+
+@given(request_id=ids, size=st.integers(0, 70_000))
+@settings(deadline=None)
+def test_a_reply_in_a_stream_is_the_same_and_the_last(request_id: str, size: int) -> None:
+    """Wrapped as Triton's clients expect it, with the word that no other follows."""
+    writer = ReplyWriter(model(1), [0], PLENTY)
+    outputs: list[Output] = [((1, size), memoryview(b"y" * size))]
+    wrapped = pb.ModelStreamInferResponse.FromString(writer.write_in_stream(request_id, outputs))
+    alone = parsed(writer.write(request_id, outputs))
+    alone.parameters["triton_final_response"].bool_param = True
+    assert wrapped == pb.ModelStreamInferResponse(infer_response=alone)
+
+
+def test_a_reply_in_a_stream_is_within_the_limit_too() -> None:
+    """With all that is around it."""
+    outputs: list[Output] = [((1, 100), bytes(100))]
+    size = len(ReplyWriter(model(1), [0], PLENTY).write_in_stream("7", outputs))
+    assert len(ReplyWriter(model(1), [0], size).write_in_stream("7", outputs)) == size
+    with pytest.raises(RequestError, match=f"would have {size} bytes; the limit is {size - 1}"):
+        ReplyWriter(model(1), [0], size - 1).write_in_stream("7", outputs)
+
+
+@given(request_id=ids, text=st.text(alphabet=st.characters(codec="utf-8"), max_size=50))
+def test_an_error_in_a_stream_names_its_request(request_id: str, text: str) -> None:
+    """By the id, and says that nothing else follows."""
+    message = pb.ModelStreamInferResponse.FromString(in_band_error(text, request_id))
+    assert (message.error_message, message.infer_response.id) == (text, request_id)
+    assert message.infer_response.parameters["triton_final_response"].bool_param
