@@ -24,6 +24,7 @@ from headrace.metrics import Metrics
 from headrace.rpc.infer import InferService
 from headrace.rpc.prepare import Limits
 from headrace.rpc.status import Status
+from headrace.rpc.wishes import Metadata
 from headrace.scheduling.admission import Admission
 from headrace.scheduling.scheduler import Scheduler
 from headrace.slots.blocks import BlockPool
@@ -39,6 +40,10 @@ SHOWN = 25
 
 class Sink:
     """A call whose answer goes nowhere."""
+
+    def metadata(self) -> Metadata:
+        """Return what a client of grpcio sends."""
+        return (("user-agent", "grpc-python/1.0"),)
 
     def respond(self, reply: bytes) -> None:
         """Take the reply."""

@@ -24,6 +24,7 @@ from headrace.errors import (
 from headrace.link.base import Catalog, Link
 from headrace.rpc.prepare import Limits, Preparer
 from headrace.rpc.status import Status, status_of
+from headrace.rpc.wishes import Metadata, source_of
 from headrace.scheduling.request import Request
 from headrace.slots.batch import Output
 from headrace_proto.wire import WireError, split_request
@@ -35,6 +36,9 @@ UNREAD = OverloadedError("clients do not read their replies; try later")
 
 class Call(Protocol):
     """One call of a client that waits for its answer."""
+
+    def metadata(self) -> Metadata:
+        """Return what the client sent beside the message; keys are in lower case."""
 
     def respond(self, reply: bytes) -> None:
         """Send the reply; a caller that has left is no error."""
@@ -105,6 +109,9 @@ class InferService:
                 on_end=self._on_end,
                 tag=(call, writer.write_in_stream if in_stream else writer.write, parts.id),
             )
+            if prepared.wishes is not None:
+                request.priority, request.timeout_s, source = prepared.wishes
+                request.source = source or source_of(call.metadata())
             self._link.submit(request, now)
         except WireError as error:
             self.refuse(call, RequestError(f"the message is not a ModelInferRequest: {error}"))
@@ -166,7 +173,8 @@ class InferService:
                 now - received_at,
             ),
             request.rows,
-            1,
+            request.is_first,
+            request.batch_rows,
         )
         if self.on_replied is not None:
             self.on_replied(request, now)

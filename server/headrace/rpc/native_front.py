@@ -29,6 +29,7 @@ from headrace.errors import ConfigError
 from headrace.link.base import Link
 from headrace.rpc.infer import UNREAD, InferService
 from headrace.rpc.status import Status
+from headrace.rpc.wishes import Metadata
 from headrace.scheduling.request import Request
 from headrace.slots.wait import LONGEST_NAP_S, Pace, Wait
 from headrace_proto.service import METHODS
@@ -36,6 +37,8 @@ from headrace_proto.service import METHODS
 log = logging.getLogger(__name__)
 
 MODEL_INFER = METHODS["ModelInfer"].path
+Details = tuple[Metadata, str | None, float | None]  # metadata, peer, seconds before the deadline
+NO_DETAILS: Details = ((), None, None)
 MAX_EVENTS = 256  # a turn; more are taken in the next
 DRAIN_LOOK_S = 0.005
 COARSE_S = 0.0012  # from here on receiving with a timeout will do, and calls end it
@@ -59,12 +62,17 @@ class NativeOptions:
 class _NativeCall:
     """A call that is answered by id."""
 
-    __slots__ = ("call_id", "front", "request")
+    __slots__ = ("call_id", "details", "front", "request")
 
-    def __init__(self, front: NativeFront, call_id: int) -> None:
+    def __init__(self, front: NativeFront, call_id: int, details: Details) -> None:
         self.front = front
         self.call_id = call_id
+        self.details = details
         self.request: Request | None = None
+
+    def metadata(self) -> Metadata:
+        """Return the client's metadata."""
+        return self.details[0]
 
     def respond(self, reply: bytes) -> None:
         """Send the reply; the front copies it before this returns."""
@@ -167,7 +175,7 @@ class NativeFront:
             for kind, call_id, _, payload, _, details in events:
                 try:
                     if kind == pygrpc_native.EVENT_CALL:
-                        self._accept(call_id, payload or b"", now, details[2] if details else None)
+                        self._accept(call_id, payload or b"", now, details or NO_DETAILS)
                     else:
                         self._cancel(call_id)
                 except Exception:
@@ -201,11 +209,12 @@ class NativeFront:
             self._pace.woke(nap_s, self._clock() - began_at)
         return 0
 
-    def _accept(self, call_id: int, message: bytes, now: float, left_s: float | None) -> None:
-        call = self.calls[call_id] = _NativeCall(self, call_id)
+    def _accept(self, call_id: int, message: bytes, now: float, details: Details) -> None:
+        call = self.calls[call_id] = _NativeCall(self, call_id, details)
         if self._has_unread_replies():
             self._infer.refuse(call, UNREAD)
             return
+        left_s = details[2]
         deadline = None if left_s is None else now + left_s
         call.request = self._infer.accept(message, call, received_at=now, deadline=deadline)
 

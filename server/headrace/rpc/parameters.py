@@ -18,6 +18,7 @@ RESERVED: Mapping[str, frozenset[str]] = {
     "sequence_end": frozenset({"bool_param"}),
     "priority": frozenset({"uint64_param", "int64_param"}),
     "timeout": frozenset({"int64_param", "uint64_param"}),  # microseconds
+    "stream_id": frozenset({"int64_param", "string_param"}),  # ours, not Triton's
     "triton_enable_empty_final_response": frozenset({"bool_param"}),
     "binary_data_output": frozenset({"bool_param"}),
     "headers": frozenset({"string_param"}),

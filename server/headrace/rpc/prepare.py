@@ -26,6 +26,7 @@ from headrace.rpc.tensors import (
     quoted,
     raw_tensors,
 )
+from headrace.rpc.wishes import Wishes, wishes_of
 from headrace_proto.v1 import inference_pb2 as pb
 
 MAX_HEADS = 1024  # a head is some 100 bytes; 16–64 cameras need one each
@@ -54,6 +55,7 @@ class Prepared:
     layout: Layout | None  # None when sizes or values of tensors decide it
     rows: int
     writer: ReplyWriter
+    wishes: Wishes | None  # None where the model's queue knows arrival only
 
     def arrange(self, tensors: Sequence[Buffer]) -> Sequence[Buffer]:
         """Put the request's tensors into the model's order and check their sizes.
@@ -130,6 +132,7 @@ class Preparer:
             layout=None,
             rows=rows,
             writer=ReplyWriter(served, outputs, self._limits.max_response_bytes),
+            wishes=_wishes(request, served),
         )
         arranged = prepared.arrange(tensors)
         if VARIABLE not in sizes and not any(spec.is_shape_tensor for spec in served.spec.inputs):
@@ -170,3 +173,12 @@ def _wanted_outputs(request: pb.ModelInferRequest, served: Served) -> tuple[int,
             )
         wanted.append(index)
     return tuple(wanted)
+
+
+def _wishes(request: pb.ModelInferRequest, served: Served) -> Wishes | None:
+    """Return how the request wishes to be queued; a priority that is no level is the default."""
+    wishes, batching = wishes_of(request.parameters), served.spec.batching
+    if batching is None:
+        return None
+    is_level = wishes.priority <= batching.num_priorities
+    return wishes if is_level else wishes._replace(priority=0)

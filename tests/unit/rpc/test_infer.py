@@ -23,6 +23,7 @@ from headrace.model import ServedModel
 from headrace.rpc.infer import InferService
 from headrace.rpc.prepare import Limits
 from headrace.rpc.status import Status
+from headrace.rpc.wishes import Metadata
 from headrace.scheduling.request import Request
 from headrace.slots.batch import Output, Timing
 from headrace.slots.state import SlotState
@@ -40,6 +41,10 @@ class Recorder:
     replies: list[bytes] = field(default_factory=list)
     statuses: list[Status] = field(default_factory=list)
     breaks: bool = False
+    sent: tuple[tuple[str, str | bytes], ...] = ()
+
+    def metadata(self) -> Metadata:
+        return self.sent
 
     def respond(self, reply: bytes) -> None:
         if self.breaks:
@@ -170,6 +175,27 @@ def test_a_reply_in_a_stream_is_wrapped(rig: Rig) -> None:
     (reply,) = call.replies
     answer = pb.ModelStreamInferResponse.FromString(reply).infer_response
     assert (answer.id, list(answer.raw_output_contents)) == ("7", [b"y" * 8])
+
+
+def test_wishes_reach_the_request_and_the_parameter_goes_before_the_metadata(rig: Rig) -> None:
+    """Read once for each head, the metadata of each call."""
+    message = pb.ModelInferRequest.FromString(right())
+    cameras = Recorder(sent=(("headrace-stream-id", "cam"),))
+    for call in (Recorder(), cameras):
+        rig.service.accept(message.SerializeToString(), call, received_at=0.0, deadline=None)
+    message.parameters["stream_id"].int64_param = 7
+    message.parameters["timeout"].int64_param = 2_000_000
+    rig.service.accept(message.SerializeToString(), cameras, received_at=0.0, deadline=None)
+    came = [(request.source, request.timeout_s) for request in rig.link.requests]
+    assert came == [(None, 0.0), ("cam", 0.0), ("7", 2.0)]
+
+
+def test_a_source_that_cannot_be_one_ends_the_call(rig: Rig) -> None:
+    """Before anything is handed over."""
+    call = Recorder(sent=(("headrace-stream-id", "x" * 200),))
+    assert rig.service.accept(right(), call, received_at=0.0, deadline=None) is None
+    assert [status.code for status in call.statuses] == [Code.INVALID_ARGUMENT]
+    assert rig.link.requests == []
 
 
 @pytest.mark.parametrize(

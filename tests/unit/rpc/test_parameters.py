@@ -35,6 +35,9 @@ TAKEN = {
     ("triton_enable_empty_final_response", "bool_param"),
     ("binary_data_output", "bool_param"),
     ("headers", "string_param"),
+    # And what is headrace's own.
+    ("stream_id", "int64_param"),
+    ("stream_id", "string_param"),
 }
 
 
