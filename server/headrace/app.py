@@ -165,6 +165,7 @@ def _load_options(config: ServerConfig) -> LoadOptions:
         default_max_queue_size=config.max_queue_size,
         ort_intra_op_threads=config.ort_intra_op_threads,
         allow_host_code=config.allow_host_code,
+        cuda_graphs=config.cuda_graphs,
     )
 
 

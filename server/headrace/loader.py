@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from headrace.catalog import ModelCatalog
 from headrace.device.base import Device
@@ -21,6 +22,7 @@ from headrace.engines.load_facts import LoadFacts
 from headrace.engines.model_config import check, complete, model_spec, unhonoured
 from headrace.engines.model_folder import ModelSource
 from headrace.engines.model_spec import ModelSpec
+from headrace.engines.platforms import ONNX
 from headrace.engines.repository import Found
 from headrace.errors import ConfigError, HeadraceError
 from headrace.metrics import Metrics
@@ -43,6 +45,7 @@ class LoadOptions:
     default_max_queue_size: int = 1024
     ort_intra_op_threads: int = 1
     allow_host_code: bool = False
+    cuda_graphs: Literal["auto", "on", "off"] = "auto"
 
 
 class Loader:
@@ -152,7 +155,7 @@ class Loader:
                     allow_host_code=self._options.allow_host_code,
                     takes_shape_tensors=True,
                     # Kernels that are swapped in later would miss in a graph.
-                    specialization="eager" if wants_graphs(source.config) else "lazy",
+                    specialization="eager" if self._wants_graphs(source.config) else "lazy",
                 ),
             )
         from headrace.engines.ort import OrtEngine, OrtOptions
@@ -161,6 +164,12 @@ class Loader:
             path, self._device, OrtOptions(intra_op_threads=self._options.ort_intra_op_threads)
         )
 
+    def _wants_graphs(self, config: config_pb.ModelConfig) -> bool:
+        """Say whether a model has CUDA graphs, by its configuration or else by ours."""
+        usual = self._options.cuda_graphs
+        is_chosen = usual == "on" or (usual == "auto" and config.platform == ONNX.name)
+        return wants_graphs(config, default=is_chosen and self._device.kind == "cudart")
+
     def _facts(self, source: ModelSource, engine: Engine) -> LoadFacts:
         gpus = (self._device.index,) if self._device.kind == "cudart" else ()
         return LoadFacts(
@@ -168,6 +177,7 @@ class Loader:
             num_slots=self._opener.num_slots,
             profile_rows=engine.profile_rows,
             default_max_batch_size=source.default_max_batch_size,
+            has_graphs=self._wants_graphs(source.config),
         )
 
 

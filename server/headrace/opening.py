@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -10,11 +11,10 @@ from dataclasses import dataclass, field
 
 from headrace.device.base import Device, Stream
 from headrace.device.host import HostDevice
-from headrace.engines.base import CapturableEngine, Engine, Layout, Shape
-from headrace.engines.graph_spec import FIELD, wanted_graphs, wants_graphs
+from headrace.engines.base import Engine, Layout
 from headrace.engines.model_spec import ModelSpec
-from headrace.errors import ConfigError, EngineError, RequestError
-from headrace.model import engine_shapes, reserve_blocks, trial_layouts
+from headrace.errors import DeviceError, EngineError
+from headrace.model import reserve_blocks
 from headrace.slots.blocks import BlockPool
 from headrace.slots.footprint import Footprint
 from headrace.slots.graphs import GraphTally
@@ -22,6 +22,7 @@ from headrace.slots.lane import Lane
 from headrace.slots.pool import SlotPool
 from headrace.slots.slot import NUM_LANES, Slot
 from headrace.slots.warmup import capture_graphs, warm_up
+from headrace.trials import Trials, plan_trials, shape_tensors
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,9 @@ NUM_TRIALS = 20  # the least of so many runs is what the model takes
 LEAST_HAND_OVER_S = 50e-6
 """In a busy server both threads want the interpreter lock; an idle measurement does not show it."""
 LONG_RUN_S = 0.005  # longer than any hand-over: no need to measure more often
+
+USUAL_LOAD_S = 20.0
+"""Slots that are opened later than that capture in use what nobody asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,69 +95,31 @@ class SlotOpener:
         Raises:
             HeadraceError: It cannot be served; nothing stays open.
         """
-        tally = self._graph_tally(engine, spec, config)
-        wanted = self._wanted_graphs(engine, spec, config) if tally else {}
-        layouts = trial_layouts(engine, list(wanted))
-        self._refuse_what_never_fits(layouts, spec)
+        trials = plan_trials(engine, spec, config, self._device, self._blocks)
+        layouts = trials.layouts
         if isinstance(self._device, HostDevice) and self._is_short(engine, layouts[0], spec):
             stream: Stream = self._device.open_inline_stream()
             return Opened(SlotPool([self._open_slot(0, engine, stream, is_inline=True)]), layouts)
         num_slots = spec.num_slots or self.num_slots
         slots: list[Slot] = []
+        began_at = self._clock()
         try:
             for index in range(num_slots):
                 slots.append(self._open_slot(index, engine, self._device.open_stream()))
-                self._warm_up(slots[-1], layouts, spec, tally)
+                is_late = self._clock() - began_at > USUAL_LOAD_S
+                self._warm_up(slots[-1], trials, spec, has_usual=not is_late)
         except BaseException:
             SlotPool(slots).close()
             raise
         num_lanes = num_slots * NUM_LANES
         blocks_bytes = sum(
-            reserve_blocks(self._blocks, layout, num_lanes, self._device) for layout in layouts
+            reserve_blocks(self._blocks, layout, num_lanes, self._device) for layout in trials.asked
         )
         pool = SlotPool(slots)
         footprint = Footprint(pool, engine.weights_bytes, blocks_bytes)
-        least_rows = {each: wanted.get(each.input_shapes, 0) for each in layouts}
         if self._device.is_unified:
             return Opened(pool, layouts)
-        return Opened(pool, layouts, footprint, tally, least_rows)
-
-    def _graph_tally(
-        self, engine: Engine, spec: ModelSpec, config: config_pb.ModelConfig
-    ) -> GraphTally | None:
-        """Return what counts a model's graphs; None when it has none, though they be asked for."""
-        if not wants_graphs(config):
-            return None
-        if self._device.is_unified:
-            why_not = f"the device is {self._device.kind}"
-        elif not isinstance(engine, CapturableEngine) or not engine.is_capturable:
-            why_not = f"what {spec.backend} enqueues cannot be captured from outside"
-        elif _shape_tensors(engine):
-            why_not = "the values of its shape tensors are read at each enqueue"
-        else:
-            return GraphTally()
-        log.warning("%s: CUDA graphs are asked for, but %s", spec.name, why_not)
-        return None
-
-    def _wanted_graphs(
-        self, engine: Engine, spec: ModelSpec, config: config_pb.ModelConfig
-    ) -> dict[tuple[Shape, ...], int]:
-        """Return, by the engine's shapes of all inputs, the least rows that are padded to them."""
-        try:
-            return {
-                engine_shapes(engine, spec, each.shapes): each.least_rows
-                for each in wanted_graphs(config, spec.inputs)
-            }
-        except RequestError as error:
-            raise ConfigError(str(error), field=FIELD) from error
-
-    def _refuse_what_never_fits(self, layouts: Sequence[Layout], spec: ModelSpec) -> None:
-        for layout in layouts:
-            if not self._blocks.fits(layout.size_bytes):
-                raise ConfigError(
-                    f"a request to {spec.name} and its reply need {layout.size_bytes} bytes of "
-                    "staging memory, more than there is; raise --pinned-memory-pool-byte-size"
-                )
+        return Opened(pool, layouts, footprint, trials.tally, trials.least_rows)
 
     def _open_slot(
         self, index: int, engine: Engine, stream: Stream, *, is_inline: bool = False
@@ -171,28 +137,30 @@ class SlotOpener:
                 num_lanes=1 if is_inline else NUM_LANES,
                 has_marks=self._device.kind == "cudart",
                 is_inline=is_inline,
-                host_inputs=_shape_tensors(engine),
+                host_inputs=shape_tensors(engine),
             )
             undo.pop_all()
         return slot
 
-    def _warm_up(
-        self, slot: Slot, layouts: Sequence[Layout], spec: ModelSpec, tally: GraphTally | None
-    ) -> None:
+    def _warm_up(self, slot: Slot, trials: Trials, spec: ModelSpec, *, has_usual: bool) -> None:
         lanes = slot.lanes[:1] if self._device.is_unified else slot.lanes
+        layouts = trials.layouts if has_usual else trials.asked
         for layout in sorted(layouts, key=lambda each: -each.size_bytes):  # so no memory moves
+            may_fail = layout in trials.usual
             for lane in lanes:
-                self._try(slot, layout, spec, lane)
-        if tally is None:
+                if self._try(slot, layout, spec, lane, may_fail=may_fail) == math.inf and may_fail:
+                    trials.give_up(layout)
+                    break
+        if trials.tally is None:
             return
-        slot.use_graphs(tally)
+        slot.use_graphs(trials.tally)
         try:
             num_graphs = capture_graphs(slot, layouts, self._blocks)
         except EngineError as error:
             log.info("%s: no CUDA graph was captured on zeros: %s", spec.name, error)
         else:
             log.info("%s: slot %d has %d CUDA graphs", spec.name, slot.index, num_graphs)
-        tally.restart()
+        trials.tally.restart()
 
     def _is_short(self, engine: Engine, layout: Layout, spec: ModelSpec) -> bool:
         device = self._device
@@ -210,16 +178,28 @@ class SlotOpener:
         )
         return best_s < hand_over_s
 
-    def _try(self, slot: Slot, layout: Layout, spec: ModelSpec, lane: Lane | None = None) -> float:
-        """Return how long zeros took; for ever, when the model refuses zeros."""
+    def _try(
+        self,
+        slot: Slot,
+        layout: Layout,
+        spec: ModelSpec,
+        lane: Lane | None = None,
+        *,
+        may_fail: bool = False,
+    ) -> float:
+        """Return how long zeros took; for ever, when the model refuses zeros.
+
+        Args:
+            slot: The lane's.
+            layout: Of the zeros.
+            spec: Whose model it is.
+            lane: The first when none is named.
+            may_fail: The device may lack the memory, too.
+        """
         try:
             return warm_up(slot, layout, self._blocks, lane=lane)
-        except EngineError as error:
+        except (EngineError, DeviceError) as error:
+            if isinstance(error, DeviceError) and (error.sticky or not may_fail):
+                raise
             log.info("%s refuses a warm-up run on zeros: %s", spec.name, error)
-            return float("inf")
-
-
-def _shape_tensors(engine: Engine) -> tuple[int, ...]:
-    """Return the places of shape tensors among the inputs."""
-    inputs = enumerate(engine.signature.inputs)
-    return tuple(index for index, each in inputs if each.is_shape_tensor)
+            return math.inf

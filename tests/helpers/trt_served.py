@@ -68,6 +68,7 @@ class TrtServed:
         self.metrics = Metrics()
         self.model: ServedModel
         self.asked: list[Asked] = []
+        self.clock = time.monotonic  # of loading
         self._is_loaded = False
         for names in MODULES.values():
             for name in names:  # whatever this machine has
@@ -75,7 +76,12 @@ class TrtServed:
         monkeypatch.setitem(sys.modules, "tensorrt", make_module(self.world))
 
     def load(
-        self, plan: dict[str, Any] | None = None, config: str = "", *, num_slots: int = 2
+        self,
+        plan: dict[str, Any] | None = None,
+        config: str = "",
+        *,
+        num_slots: int = 2,
+        options: LoadOptions | None = None,
     ) -> ServedModel:
         """Load a plan; it doubles floats of shape (n, 4) when none is given."""
         model = self.folder / "m"
@@ -85,7 +91,13 @@ class TrtServed:
         (model / "config.pbtxt").write_text(f"{text} {config}")
         found = find_models([self.folder])
         assert [str(fault) for fault in found.faults] == []
-        loader = Loader(self.device, self.blocks, self.metrics, LoadOptions(), clock=time.monotonic)
+        loader = Loader(
+            self.device,
+            self.blocks,
+            self.metrics,
+            options or LoadOptions(),
+            clock=self.clock,
+        )
         self.model = loader.load(found.models[0], 1)
         self._is_loaded = True
         self.poller = Poller()

@@ -85,6 +85,11 @@ class DeviceSettings:
         low=1,
         high=1024,
     )
+    cuda_graphs: Literal["auto", "on", "off"] = option(
+        "auto",
+        "CUDA graphs of models whose config.pbtxt has no optimization.cuda. auto: for ONNX models "
+        "on a GPU, whose launches cost the host most. on: for plans as well. off: none.",
+    )
     poller_wait: Literal["auto", "spin", "nap", "predict", "notify"] = option(
         "auto",
         "How the poller waits while work is in flight. spin: least latency, a core burned. nap: "

@@ -133,8 +133,8 @@ def complete_instances(config: config_pb.ModelConfig, facts: LoadFacts) -> None:
             group.gpus.extend(facts.gpus)
 
 
-def complete_defaults(config: config_pb.ModelConfig) -> None:
-    """Fill in what Triton's core fills in for every model, in place."""
+def complete_defaults(config: config_pb.ModelConfig, facts: LoadFacts) -> None:
+    """Fill in what Triton's core fills in for every model, and CUDA graphs, in place."""
     if not config.HasField("version_policy"):
         config.version_policy.latest.num_versions = 1
     if config.HasField("dynamic_batching"):
@@ -144,3 +144,5 @@ def complete_defaults(config: config_pb.ModelConfig) -> None:
     for buffers in ("input_pinned_memory", "output_pinned_memory"):
         if not config.optimization.HasField(buffers):
             getattr(config.optimization, buffers).enable = True
+    if facts.has_graphs and not config.optimization.HasField("cuda"):
+        config.optimization.cuda.graphs = True

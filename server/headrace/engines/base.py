@@ -174,9 +174,13 @@ class Engine(Protocol):
 
 @runtime_checkable
 class CapturableEngine(Protocol):
-    """An engine that knows whether its contexts' work can be captured in CUDA graphs."""
+    """An engine that knows whether its contexts' work can be captured in CUDA graphs.
+
+    `pads_to_graphs` says that a plain run costs the host more than rows of padding cost the device.
+    """
 
     is_capturable: bool
+    pads_to_graphs: bool
 
 
 @runtime_checkable

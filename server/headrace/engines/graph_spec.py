@@ -1,10 +1,11 @@
-"""Which CUDA graphs a configuration asks for: `optimization.cuda.graphs` and `graph_spec`; pure."""
+"""Which CUDA graphs a model gets: by its configuration, or the usual ones; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
 
 from headrace.engines.base import Shape, TensorSpec
 from headrace.errors import ConfigError
@@ -15,10 +16,19 @@ if TYPE_CHECKING:
 
 FIELD = "optimization.cuda.graph_spec"
 
+MAX_USUAL: Final = 12
+"""Of the graphs that a lane may keep; the others are for shapes that clients bring."""
 
-def wants_graphs(config: config_pb.ModelConfig) -> bool:
-    """Say whether CUDA graphs are switched on."""
-    return config.optimization.cuda.graphs
+
+def wants_graphs(config: config_pb.ModelConfig, *, default: bool = False) -> bool:
+    """Say whether CUDA graphs are switched on.
+
+    Args:
+        config: As written, or as completed.
+        default: What holds without `optimization.cuda`; `cuda { graphs: false }` is there and off.
+    """
+    policy = config.optimization
+    return policy.cuda.graphs if policy.HasField("cuda") else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +39,12 @@ class WantedGraph:
         shapes: Of all inputs, as clients send them.
         least_rows: Batches of fewer rows than the shapes have, down to so many, are padded with
             zeros to run it; 0 for none.
+        is_usual: Nobody asked for it: it may be left out.
     """
 
     shapes: tuple[Shape, ...]
     least_rows: int = 0
+    is_usual: bool = False
 
 
 def wanted_graphs(config: config_pb.ModelConfig, inputs: Sequence[TensorSpec]) -> list[WantedGraph]:
@@ -52,6 +64,31 @@ def wanted_graphs(config: config_pb.ModelConfig, inputs: Sequence[TensorSpec]) -
             _least_rows(spec, f"{FIELD}[{index}]", config.max_batch_size),
         )
         for index, spec in enumerate(specs)
+    ]
+
+
+def usual_graphs(config: config_pb.ModelConfig, inputs: Sequence[TensorSpec]) -> list[WantedGraph]:
+    """Return graphs for a model that batches and names none: every number of rows fits one.
+
+    Their rows double from 1 to `max_batch_size`, which is one too, as are preferred batch sizes.
+    Fewer rows are padded up to the next.
+
+    Args:
+        config: Completed.
+        inputs: The model's, in the order in which the shapes shall be.
+
+    Returns:
+        By falling number of rows; none where the other dimensions are not fixed.
+    """
+    most = config.max_batch_size
+    if most < 2 or any(None in spec.shape[1:] or not spec.shape for spec in inputs):
+        return []
+    preferred = config.dynamic_batching.preferred_batch_size
+    wanted = dict.fromkeys([1, most, *preferred, *(2**power for power in range(most.bit_length()))])
+    rows = sorted([each for each in wanted if 0 < each <= most][:MAX_USUAL], reverse=True)
+    return [
+        WantedGraph(tuple(_shape(each, (size,), {}, FIELD) for each in inputs), less + 1, True)
+        for size, less in pairwise([*rows, 0])
     ]
 
 

@@ -24,12 +24,14 @@ class LoadFacts:
         num_slots: Slots on each device where the configuration gives no count; 0 leaves it open.
         profile_rows: Most rows of each optimization profile of a plan; empty when not known.
         default_max_batch_size: For engines that set no limit themselves.
+        has_graphs: CUDA graphs are on where the configuration does not speak of them.
     """
 
     gpus: tuple[int, ...] | None = None
     num_slots: int = 0
     profile_rows: tuple[int, ...] = ()
     default_max_batch_size: int = DEFAULT_MAX_BATCH_SIZE
+    has_graphs: bool = False
 
 
 def profile_index(text: str) -> int | None:

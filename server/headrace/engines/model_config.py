@@ -56,5 +56,5 @@ def complete(
     if auto_complete:
         complete_tensors(whole, signature, facts, path=path)
     complete_instances(whole, facts)
-    complete_defaults(whole)
+    complete_defaults(whole, facts)
     return whole

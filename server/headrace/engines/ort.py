@@ -26,6 +26,7 @@ from headrace.engines.ort_session import (
     open_cpu_session,
     open_cuda_session,
     open_signature_session,
+    random_operators,
 )
 from headrace.engines.ort_shapes import find_symbols
 from headrace.errors import ConfigError, EngineError, HeadraceError
@@ -72,7 +73,7 @@ class OrtEngine:
         self._device = device
         self._options = options or OrtOptions()
         self.is_blocking = device.kind != "cudart"
-        self.is_capturable = not self.is_blocking
+        self.pads_to_graphs = True  # a launch of ONNX Runtime's takes the host some 5 us, each
         self._is_open = True
         self._has_warned = False
         self._shared: OpenSession | None = None  # of all slots, on the CPU
@@ -81,6 +82,7 @@ class OrtEngine:
             self._shared = opened
         else:
             _warn_of_cpu_operators(opened.session, path)
+        self.is_capturable = not self.is_blocking and not _is_random(opened.session, path)
         self.signature = _signature(opened.session, path)
         self._symbols = find_symbols(opened.session, self.signature, path)
         self._refuse_what_cannot_be_bound(path)
@@ -236,6 +238,14 @@ def _warn_of_cpu_operators(session: Any, path: Path) -> None:
             path,
             ", ".join(f"{name} ({count})" for name, count in operators.most_common()),
         )
+
+
+def _is_random(session: Any, path: Path) -> bool:
+    """Say whether runs draw random numbers: their seeds come from the host, once for a graph."""
+    operators = random_operators(session)
+    if operators:
+        log.info("%s: a CUDA graph would repeat what %s drew", path, ", ".join(sorted(operators)))
+    return bool(operators)
 
 
 def _signature(session: Any, path: Path) -> Signature:

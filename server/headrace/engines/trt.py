@@ -110,6 +110,7 @@ class TrtEngine:
     """
 
     platform = PLATFORM
+    pads_to_graphs = False
 
     def __init__(
         self,

@@ -15,23 +15,9 @@ from headrace.metrics.exposition import render
 from headrace.observe import observe_resources
 from headrace.slots.slot import NUM_LANES
 from helpers.fake_plans import FILL_CONFIG, fill_plan
-from helpers.fake_tensorrt import World
-from helpers.trt_rig import GpuSim
-from helpers.trt_served import TrtServed
+from helpers.sim_served import SimServed
 
 GRAPHS = "optimization { cuda { graphs: true } }"
-
-
-class SimServed(TrtServed):
-    """On the virtual device."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.sim = GpuSim()
-        super().__init__(folder, monkeypatch, self.sim, World(self.sim))
-
-    def advance(self) -> None:
-        """Let one thing happen."""
-        self.sim.step()
 
 
 @pytest.fixture

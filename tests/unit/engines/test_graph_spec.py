@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.engines.base import TensorSpec
-from headrace.engines.graph_spec import wanted_graphs, wants_graphs
+from headrace.engines.graph_spec import (
+    MAX_USUAL,
+    usual_graphs,
+    wanted_graphs,
+    wants_graphs,
+)
 from headrace.errors import ConfigError
 from helpers.model_repository import config_of
 
@@ -23,8 +30,14 @@ def wanted(spec: str, max_batch_size: int = 8) -> list[tuple[object, int]]:
     return [(each.shapes, each.least_rows) for each in wanted_graphs(config_of(text), INPUTS)]
 
 
-def test_graphs_are_off_until_they_are_switched_on() -> None:
-    """As in Triton."""
+def test_what_is_written_goes_before_the_default() -> None:
+    """As in Triton nothing is on by itself; where the server's default is on, it can be put off."""
+    for default in (False, True):
+        assert wants_graphs(config_of("max_batch_size: 8"), default=default) is default
+        assert not wants_graphs(
+            config_of("optimization { cuda { graphs: false } }"), default=default
+        )
+        assert wants_graphs(config_of("optimization { cuda { graphs: true } }"), default=default)
     assert not wants_graphs(config_of(""))
     assert not wants_graphs(config_of("optimization { cuda { } }"))
     assert wants_graphs(config_of("optimization { cuda { graphs: true } }"))
@@ -53,6 +66,41 @@ def test_without_a_batch_dimension_the_dims_are_the_shape() -> None:
     )
     (graph,) = wanted_graphs(config, [TensorSpec("x", "FP32", (None, 3))])
     assert (graph.shapes, graph.least_rows) == (((5, 3),), 0)
+
+
+def usual(text: str, shape: tuple[int | None, ...] = (None, 3)) -> list[tuple[int, int]]:
+    """Return rows and least rows of each graph, by rising rows."""
+    graphs = usual_graphs(config_of(text), [TensorSpec("x", "FP32", shape)])
+    assert all(each.is_usual and each.shapes[0][1:] == shape[1:] for each in graphs)
+    return [(each.shapes[0][0], each.least_rows) for each in reversed(graphs)]
+
+
+def test_usual_graphs_double_and_take_in_what_is_preferred() -> None:
+    """The most rows have one, too."""
+    assert usual("max_batch_size: 8") == [(1, 1), (2, 2), (4, 3), (8, 5)]
+    preferred = "dynamic_batching { preferred_batch_size: [ 6 ] }"
+    assert usual(f"max_batch_size: 7 {preferred}") == [(1, 1), (2, 2), (4, 3), (6, 5), (7, 7)]
+
+
+@given(most=st.integers(2, 5000), preferred=st.lists(st.integers(1, 5000), max_size=30))
+def test_every_number_of_rows_is_padded_to_one_usual_graph(most: int, preferred: list[int]) -> None:
+    """However many sizes are preferred, there are few graphs."""
+    sizes = f"dynamic_batching {{ preferred_batch_size: {preferred} }}" if preferred else ""
+    graphs = usual(f"max_batch_size: {most} {sizes}")
+    taken = [rows for size, least in graphs for rows in range(least, size + 1)]
+    assert taken == list(range(1, most + 1))
+    assert len(graphs) <= MAX_USUAL
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [("max_batch_size: 1", (None, 3)), ("", (None, 3)), ("max_batch_size: 8", (None, None))],
+)
+def test_without_batches_of_one_shape_nothing_is_usual(
+    text: str, shape: tuple[int | None, ...]
+) -> None:
+    """Which shapes clients bring is not known."""
+    assert usual(text, shape) == []
 
 
 @pytest.mark.parametrize(
