@@ -48,6 +48,41 @@ def plan_layout(
     )
 
 
+def num_rows(layout: Layout) -> int | None:
+    """Return the rows of a call: the first dimension of every input and output.
+
+    Returns:
+        None where that is not one number, or outputs are known only after the run.
+    """
+    if layout.output_shapes is None:
+        return None
+    shapes = layout.input_shapes + layout.output_shapes
+    if not shapes or not all(shapes):
+        return None
+    rows = {shape[0] for shape in shapes}
+    return rows.pop() if len(rows) == 1 else None
+
+
+def can_batch(layout: Layout, wider: Layout) -> bool:
+    """Say whether a call differs from one of as many or more rows in its number of rows alone.
+
+    Only such calls can run together. One layout cannot tell: a first dimension that is 1 in a call
+    of one row may be 1 in every call, so it takes two of one model.
+
+    Args:
+        layout: Of the call.
+        wider: Of a call with more rows, best with the most that a batch may have.
+    """
+    rows, more_rows = num_rows(layout), num_rows(wider)
+    if rows is None or more_rows is None or rows > more_rows or layout.values or wider.values:
+        return False
+    assert layout.output_shapes is not None
+    assert wider.output_shapes is not None
+    shapes = layout.input_shapes + layout.output_shapes
+    wider_shapes = wider.input_shapes + wider.output_shapes
+    return [shape[1:] for shape in shapes] == [shape[1:] for shape in wider_shapes]
+
+
 def pad_layout(layout: Layout, target: Layout) -> Layout | None:
     """Lay a call out so that it can be run as one of more rows.
 
@@ -61,16 +96,7 @@ def pad_layout(layout: Layout, target: Layout) -> Layout | None:
     Returns:
         The call's layout for that, None when it differs in more than the number of rows.
     """
-    if layout.output_shapes is None or target.output_shapes is None:
-        return None
-    shapes = layout.input_shapes + layout.output_shapes
-    wider = target.input_shapes + target.output_shapes
-    if layout.values or not all(shapes) or not all(wider):
-        return None
-    rows, more_rows = {shape[0] for shape in shapes}, {shape[0] for shape in wider}
-    if len(rows) > 1 or len(more_rows) > 1 or rows.pop() > more_rows.pop():
-        return None
-    if [shape[1:] for shape in shapes] != [shape[1:] for shape in wider]:
+    if not can_batch(layout, target):
         return None
     return replace(
         layout,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.device.base import ALIGNMENT_BYTES
 from headrace.engines.base import Layout, Shape
-from headrace.engines.layout import pad_layout, plan_layout
+from headrace.engines.layout import can_batch, num_rows, pad_layout, plan_layout
 
 ITEM_BYTES = 4
 RESTS = st.lists(st.lists(st.integers(0, 40), max_size=3).map(tuple), min_size=1, max_size=4)
@@ -87,4 +87,20 @@ TARGET = layout([(8, 4), (8,)], [(8, 3)])
 def test_what_differs_in_more_than_rows_is_not_padded(own: Layout) -> None:
     """The outputs would not be those of the call."""
     assert pad_layout(own, TARGET) is None
+    assert not can_batch(own, TARGET)
     assert pad_layout(layout([(5, 4), (5,)], [(5, 3)]), TARGET) is not None
+
+
+def test_calls_of_any_rows_can_run_together() -> None:
+    """As many rows, fewer and none at all; a wider one of shape tensors cannot be compared with."""
+    assert all(
+        can_batch(layout([(rows, 4), (rows,)], [(rows, 3)]), TARGET) for rows in (0, 1, 7, 8)
+    )
+    assert not can_batch(TARGET, replace(TARGET, values=(b"12345678",)))
+
+
+def test_one_row_may_hide_an_output_without_rows() -> None:
+    """A first dimension of 1 looks like a row; the wider call shows that it is none."""
+    one, eight = layout([(1, 4)], [(1, 3)]), layout([(8, 4)], [(1, 3)])
+    assert (num_rows(one), num_rows(eight)) == (1, None)
+    assert not can_batch(one, eight)
