@@ -66,7 +66,7 @@ class Anchor:
     def place(self, lane: Lane, timing: Timing, now: float) -> Placed:
         """Return the timing of a lane that is done, with its place; `now` in clock seconds."""
         if not lane.marks:
-            return Placed.of(timing, lane, lane.started_at)
+            return Placed.of(timing, lane, timing.started_at)
         if now >= self._renew_at:
             self.calibrate()
         if isnan(self._host_at):  # the device has not answered so far

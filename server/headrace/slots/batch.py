@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from headrace.engines.base import Layout, Shape
@@ -16,13 +17,25 @@ Output = tuple[Shape, memoryview | bytes]
 
 
 class Timing(NamedTuple):
-    """When a batch left the queue, and its seconds on the device; NaN where not measured."""
+    """When a batch left the queue, and its seconds on the device; NaN where not measured.
+
+    On the CPU `h2d_s` and `d2h_s` are what it took to gather several requests and to split their
+    outputs; one request alone is not copied. On a GPU the CPU's part of gathering is in `h2d_s` as
+    far as the stream had to wait for it.
+    """
 
     started_at: float  # clock seconds
     h2d_s: float
     execute_s: float
     d2h_s: float
     ended_at: float  # clock seconds: when the work was done, or was seen to be done (a GPU's)
+
+    @property
+    def took_s(self) -> float:
+        """What its slot was busy for, copies included; NaN where nothing was measured."""
+        if isnan(self.h2d_s):  # nothing was copied
+            return self.execute_s
+        return self.h2d_s + self.execute_s + self.d2h_s
 
 
 class Placed(Timing):

@@ -11,13 +11,21 @@ Rules
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headrace.device.base import Device, HostBuffer, HostPtr
-from headrace.engines.base import Binding, Layout
+from headrace.engines.base import Binding, Layout, Shape
 
 MIN_BLOCK_BYTES = 4096  # one page: smaller blocks save nothing, since memory is mapped in pages
 STEPS_PER_OCTAVE = 4  # sizes 1, 1.25, 1.5, 1.75 × 2^n: at most 25 % of a block is slack
 MAX_BINDINGS = 8  # per block; more layouts than this alternate rarely on one block
+
+
+class Parts(NamedTuple):
+    """The tensors of one layout in a block, in the engine's order."""
+
+    inputs: tuple[memoryview, ...]
+    outputs: list[tuple[Shape, memoryview]]
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +41,21 @@ class Block:
     size_bytes: int
     is_leased: bool = False
     bindings: dict[Layout, Binding] = field(default_factory=dict)
+    _parts: dict[Layout, Parts] = field(default_factory=dict)
+
+    def parts(self, layout: Layout) -> Parts:
+        """Return where the tensors of a call lie; its output shapes must be known."""
+        parts = self._parts.get(layout)
+        if parts is None:
+            if len(self._parts) >= MAX_BINDINGS:
+                self._parts.clear()
+            parts = self._parts[layout] = _parts(layout, self.view)
+        return parts
+
+    def forget(self) -> None:
+        """Drop all that was kept for this memory, which goes."""
+        self.bindings.clear()
+        self._parts.clear()
 
     def keep_binding(self, layout: Layout, binding: Binding) -> None:
         """Remember what was prepared for this layout here; old entries go when there are many."""
@@ -143,5 +166,15 @@ class BlockPool:
 
     def _drop(self, block: Block) -> None:
         self._allocated_bytes -= block.size_bytes
-        block.bindings.clear()
+        block.forget()
         block.buffer.close()
+
+
+def _parts(layout: Layout, view: memoryview) -> Parts:
+    assert layout.output_shapes is not None
+    inputs = zip(layout.input_offsets, layout.input_sizes, strict=True)
+    outputs = zip(layout.output_shapes, layout.output_offsets, layout.output_sizes, strict=True)
+    return Parts(
+        tuple(view[offset : offset + size] for offset, size in inputs),
+        [(shape, view[offset : offset + size]) for shape, offset, size in outputs],
+    )

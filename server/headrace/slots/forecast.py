@@ -12,7 +12,7 @@ from headrace.engines.base import Layout
 from headrace.slots.batch import Timing
 from headrace.slots.estimate import Estimate
 
-MAX_LAYOUTS = 64  # as many as a lane keeps bindings for
+MAX_LAYOUTS = 256  # as many as a lane keeps bindings for
 
 
 class Forecast:
@@ -30,9 +30,7 @@ class Forecast:
 
     def learn(self, layout: Layout, timing: Timing) -> None:
         """Take in how long a run took; one that was not measured on the device teaches nothing."""
-        took_s = timing.execute_s
-        if not isnan(timing.h2d_s):  # the CPU copies nothing
-            took_s += timing.h2d_s + timing.d2h_s
+        took_s = timing.took_s
         if isnan(took_s):
             return
         estimate = self._estimates.get(layout)

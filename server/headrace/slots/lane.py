@@ -1,8 +1,9 @@
 """A lane: one place for a batch in flight, with its device buffer and its completion event.
 
 While one lane computes, the slot's other lane is already enqueued behind it on the same stream, so
-the stream never runs dry. On a unified device there is nothing to copy: the engine reads and writes
-the request's block, and the lane is only the event and the bookkeeping.
+the stream never runs dry. On a unified device one request alone is not copied: the engine reads and
+writes its block, and the lane is only the event and the bookkeeping. Several are gathered in host
+memory of the lane (`slots/gather.py`).
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from __future__ import annotations
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from headrace.device.base import ALIGNMENT_BYTES, Device, DeviceBuffer, Event, HostBuffer
+from headrace.device.base import ALIGNMENT_BYTES, Device, DeviceBuffer, Event
 from headrace.engines.base import Binding, Layout
 from headrace.engines.layout import aligned
 from headrace.slots.batch import Timing
 from headrace.slots.graphs import LaneGraphs
+from headrace.slots.region import HostRegion
 from headrace.slots.state import LaneState
 
 if TYPE_CHECKING:
     from headrace.slots.batch import Batch
     from headrace.slots.slot import Slot
 
-MAX_BINDINGS = 64  # layouts kept ready a lane; real traffic has few shapes
+MAX_BINDINGS = 256  # layouts kept ready a lane: few shapes, and each number of rows of them
 
 
 class Lane:
@@ -30,17 +32,21 @@ class Lane:
     __slots__ = (
         "_bindings",
         "_device",
-        "_host",
         "_host_inputs",
+        "_values",
         "batch",
         "binding",
         "enqueued_at",
         "error",
         "event",
         "finished_at",
+        "gathered",
         "graphs",
+        "inputs",
+        "is_unsplit",
         "marks",
         "memory",
+        "outputs",
         "slot",
         "started_at",
         "state",
@@ -56,13 +62,16 @@ class Lane:
     ) -> None:
         self._device = device
         self._host_inputs = host_inputs  # shape tensors, by their place among the inputs
-        self._host: HostBuffer | None = None  # their values, read while the engine enqueues
+        self._values = HostRegion(device)  # of these, read while the engine enqueues
         self._bindings: dict[Layout, Binding] = {}
         self.slot = slot
         self.event = event
         self.marks = marks  # timed events: begin, inputs there, computed, outputs there; or none
         self.graphs: LaneGraphs | None = None
         self.memory: DeviceBuffer | None = None  # inputs and outputs, laid out like the block
+        self.inputs, self.outputs = HostRegion(device), HostRegion(device)  # of several requests
+        self.is_unsplit = False  # the outputs of several lie in `outputs`, not yet in their blocks
+        self.gathered: Timing | None = None  # of the last batch of several that the host ran
         self.state = LaneState.FREE
         self.batch: Batch[Any] | None = None
         self.binding: Binding | None = None
@@ -72,7 +81,7 @@ class Lane:
         self.finished_at = nan
 
     def binding_for(self, layout: Layout) -> Binding:
-        """Return the binding of this layout to the lane's device memory, preparing it if new.
+        """Return the binding of this layout to the lane's memory, preparing it if new.
 
         Raises:
             EngineError: The engine cannot take these shapes.
@@ -80,13 +89,13 @@ class Lane:
         """
         binding = self._bindings.get(layout)
         if binding is None:
-            base = self._grown(layout.size_bytes).ptr
-            inputs = [base + offset for offset in layout.input_offsets]
+            inputs_at, outputs_at = self._hold(layout)
+            inputs = [inputs_at + offset for offset in layout.input_offsets]
             if self._host_inputs:
-                host = self._host_grown(sum(aligned(len(each)) for each in layout.values)).ptr
+                self._keep(self._values.grow(sum(aligned(len(each)) for each in layout.values)))
                 for index, offset in zip(self._host_inputs, _offsets(layout), strict=True):
-                    inputs[index] = host + offset
-            outputs = [base + offset for offset in layout.output_offsets]
+                    inputs[index] = self._values.ptr + offset
+            outputs = [outputs_at + offset for offset in layout.output_offsets]
             binding = self.slot.context.bind(layout, inputs, outputs)
             if len(self._bindings) >= MAX_BINDINGS:
                 self._drop_binding(next(iter(self._bindings)))
@@ -95,19 +104,24 @@ class Lane:
 
     def take_values(self, layout: Layout) -> None:
         """Put the values of shape tensors where the binding of this layout has them."""
-        if self._host is not None:
-            for offset, value in zip(_offsets(layout), layout.values, strict=True):
-                self._host.view[offset : offset + len(value)] = value
+        for offset, value in zip(_offsets(layout), layout.values, strict=True):
+            self._values.view[offset : offset + len(value)] = value
 
-    def _host_grown(self, size_bytes: int) -> HostBuffer:
-        """Return host memory of at least this size for shape tensors; the lane is free."""
-        if self._host is None or self._host.size_bytes < size_bytes:
+    def _hold(self, layout: Layout) -> tuple[int, int]:
+        """Have memory for a layout; return where offsets of inputs and of outputs count from."""
+        if not self._device.is_unified:
+            base = self._grown(layout.size_bytes).ptr
+            return base, base
+        assert self.state is LaneState.FREE, "the memory of a lane in flight must not move"
+        has_moved = self.inputs.grow(layout.inputs_end)
+        has_moved |= self.outputs.grow(layout.size_bytes - layout.outputs_start)
+        self._keep(has_moved)
+        return self.inputs.ptr, self.outputs.ptr - layout.outputs_start
+
+    def _keep(self, has_moved: bool) -> None:
+        """Keep the bindings, unless memory that they lead into has moved."""
+        if has_moved:
             self._drop_bindings()
-            if self._host is not None:
-                self._host.close()
-            self._host = None
-            self._host = self._device.alloc_host(max(size_bytes, ALIGNMENT_BYTES))
-        return self._host
 
     def _grown(self, size_bytes: int) -> DeviceBuffer:
         """Return device memory of at least this size; only ever called while the lane is free."""
@@ -146,6 +160,7 @@ class Lane:
         self.batch = None
         self.binding = None
         self.error = None
+        self.is_unsplit = False
 
     def timing(self, now: float) -> Timing:
         """Return when and how long the batch ran; it is done, and was seen to be so at `now`.
@@ -167,16 +182,20 @@ class Lane:
                 d2h_s=elapsed(computed, back),
                 ended_at=now,
             )
+        assert self.batch is not None
+        if len(self.batch.requests) > 1 and self.gathered is not None:
+            return self.gathered
         execute_s = self.finished_at - self.started_at
         return Timing(self.started_at, nan, execute_s, nan, self.finished_at)
 
     def close(self) -> None:
         """Free the memory and the events; the stream must be idle. A second call does nothing."""
         self._bindings.clear()
-        for resource in (self.graphs, self.memory, self._host, self.event, *self.marks):
+        regions = (self.inputs, self.outputs, self._values)
+        for resource in (self.graphs, self.memory, *regions, self.event, *self.marks):
             if resource is not None:
                 resource.close()
-        self.memory = self._host = None
+        self.memory = None
 
 
 def _offsets(layout: Layout) -> list[int]:

@@ -10,7 +10,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -19,9 +19,10 @@ from headrace.device.base import CapturableStream, Device, DevicePtr, HostPtr, S
 from headrace.engines.base import Binding, ExecutionContext, Layout
 from headrace.errors import DeviceError
 from headrace.slots.anchor import Anchor
-from headrace.slots.batch import Batch, Output
-from headrace.slots.blocks import Block
+from headrace.slots.batch import Batch, Output, Timing
+from headrace.slots.blocks import Block, Parts
 from headrace.slots.forecast import Forecast
+from headrace.slots.gather import copy_in, copy_out, gather, parts_of, scatter
 from headrace.slots.graphs import GraphTally, LaneGraphs, MissReason
 from headrace.slots.lane import Lane
 from headrace.slots.ranges import name_ranges
@@ -99,10 +100,12 @@ class Slot:
         self.last_layout = batch.layout.runs_as
         lane.enqueued_at = self._clock()
         try:
-            if self._is_unified:
+            if not self._is_unified:
+                self._enqueue_with_copies(lane, batch)
+            elif len(batch.requests) == 1:
                 self._enqueue_in_place(lane, batch)
             else:
-                self._enqueue_with_copies(lane, batch)
+                self._enqueue_gathered(lane, batch)
         except Exception as error:  # noqa: BLE001 -- any failure must leave the lane to its event
             lane.error = error
         lane.state = LaneState.IN_FLIGHT
@@ -129,7 +132,7 @@ class Slot:
             layout.size_bytes - start,
         )
 
-    def outputs(self, lane: Lane, index: int) -> list[Output]:
+    def outputs(self, lane: Lane, index: int) -> Sequence[Output]:
         """Return (shape, bytes) of each output of the batch's request `index`; the lane is done.
 
         The memoryviews lead into the request's block: valid until the block is released.
@@ -139,12 +142,14 @@ class Slot:
         if lane.binding.outputs is not None:
             return lane.binding.outputs
         request = lane.batch.requests[index]
-        layout = request.layout
-        if layout.output_shapes is None:
+        if request.layout.output_shapes is None:
             results, lane.binding.results = lane.binding.results, []
             return results
-        assert request.block is not None
-        return _views(layout, request.block.view)
+        if lane.is_unsplit:
+            lane.is_unsplit = False
+            scatter(lane.batch.layout, parts_of(lane.batch), lane.outputs.view)
+        block: Block = request.block
+        return block.parts(request.layout).outputs
 
     def move_to(self, state: SlotState) -> None:
         """Change the slot's state; a step that is not in the table changes nothing and raises."""
@@ -186,13 +191,39 @@ class Slot:
                 [block.ptr + offset for offset in layout.output_offsets],
             )
             if layout.output_shapes is not None:
-                binding.outputs = _views(layout, block.view)
+                binding.outputs = [*block.parts(layout).outputs]
             block.keep_binding(layout, binding)
         lane.binding = binding
         if self.is_inline:
             self._compute(lane, binding)  # what it raises is the lane's error, as of a launch
         else:
             self._stream.launch(partial(self._compute, lane, binding))
+
+    def _enqueue_gathered(self, lane: Lane, batch: Batch[Any]) -> None:
+        """Unified memory and several requests: the engine works on memory of the lane."""
+        lane.binding = lane.binding_for(batch.layout.runs_as)
+        work = partial(self._compute_gathered, lane, lane.binding, batch.layout, parts_of(batch))
+        if self.is_inline:
+            work()
+        else:
+            self._stream.launch(work)
+
+    def _compute_gathered(
+        self, lane: Lane, binding: Binding, layout: Layout, parts: Sequence[Parts]
+    ) -> None:
+        """Copy, run and copy back, all in the launcher's turn or inline."""
+        began_at = self._clock()
+        gather(layout, parts, lane.inputs.view)
+        self._compute(lane, binding)
+        scatter(layout, parts, lane.outputs.view)
+        ended_at = self._clock()
+        lane.gathered = Timing(
+            started_at=began_at,
+            h2d_s=lane.started_at - began_at,
+            execute_s=lane.finished_at - lane.started_at,
+            d2h_s=ended_at - lane.finished_at,
+            ended_at=ended_at,
+        )
 
     def _compute(self, lane: Lane, binding: Binding) -> None:
         """Run on the launcher, or inline: the engine blocks until it is done."""
@@ -204,28 +235,19 @@ class Slot:
     def _enqueue_with_copies(self, lane: Lane, batch: Batch[Any]) -> None:
         stream, layout = self._stream, batch.layout
         binding = lane.binding = lane.binding_for(layout.runs_as)
-        assert lane.memory is not None
-        base = lane.memory.ptr
         if layout.values:
             lane.take_values(layout)
         compute = partial(self._compute, lane, binding)
         graph = None if lane.graphs is None else lane.graphs.pick(binding, compute)
         self._mark(lane, 0)
-        (request,) = batch.requests
-        assert request.block is not None
-        host = request.block.ptr
-        stream.copy_h2d(base, host, layout.inputs_end)
+        copy_in(stream, lane, batch)
         self._mark(lane, 1)
         if graph is None:
             stream.launch(compute)
         else:
             graph.launch()
         self._mark(lane, 2)
-        stream.copy_d2h(
-            HostPtr(host + layout.outputs_start),
-            DevicePtr(base + layout.outputs_start),
-            layout.size_bytes - layout.outputs_start,
-        )
+        copy_out(stream, lane, batch)
         self._mark(lane, 3)
 
     def _graph_obstacle(self, layout: Layout) -> MissReason | None:
@@ -236,13 +258,3 @@ class Slot:
     def _mark(self, lane: Lane, index: int) -> None:
         if lane.marks:
             self._stream.record(lane.marks[index])
-
-
-def _views(layout: Layout, view: memoryview) -> list[Output]:
-    assert layout.output_shapes is not None
-    return [
-        (shape, view[offset : offset + size])
-        for shape, offset, size in zip(
-            layout.output_shapes, layout.output_offsets, layout.output_sizes, strict=True
-        )
-    ]
