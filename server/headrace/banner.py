@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import TextIO
 
+from headrace.release import release
 from headrace.table import print_facts, print_table
 
 OFF = "-"
@@ -49,7 +49,7 @@ class Banner:
 def print_banner(banner: Banner, stream: TextIO | None = None) -> None:
     """Print the banner, then the one line that programs wait for; standard output by default."""
     out = sys.stdout if stream is None else stream
-    out.write(f"\nheadrace {version('headrace-server')}\n\n")
+    out.write(f"\nheadrace {release()}\n\n")
     metrics = "off" if banner.metrics == OFF else f"http://{banner.metrics}/metrics"
     facts = [
         ("gRPC", f"{banner.grpc} ({banner.transport})"),

@@ -31,10 +31,11 @@ _PACKAGES: Final = {
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def version(as_json: bool) -> None:
     """Show the version of headrace and of what it can use."""
+    from headrace.release import release
     from headrace.table import print_facts
 
     found = {package: _installed(package) for package in _PACKAGES}
-    ours = _installed("headrace-server")
+    ours = release()
     if as_json:
         facts = {"headrace": ours, "python": platform.python_version(), "packages": found}
         click.echo(json.dumps(facts, indent=2))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from typing import Any
 
 from headrace.errors import NotFoundError, UnavailableError, UnsupportedError
 from headrace.escape import printable
 from headrace.link.base import Catalog, IndexEntry
+from headrace.release import release
 from headrace.rpc.messages import statistics_message, tensor_metadata
 from headrace_proto.v1 import inference_pb2 as pb
 
@@ -78,7 +78,7 @@ class AdminService:
     def server_metadata(self, request: pb.ServerMetadataRequest) -> pb.ServerMetadataResponse:  # noqa: ARG002
         """Name the server, its version and the extensions that work."""
         return pb.ServerMetadataResponse(
-            name=self._server_id, version=version("headrace-server"), extensions=EXTENSIONS
+            name=self._server_id, version=release(), extensions=EXTENSIONS
         )
 
     def model_metadata(self, request: pb.ModelMetadataRequest) -> pb.ModelMetadataResponse:

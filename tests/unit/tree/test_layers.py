@@ -12,6 +12,7 @@ LAYERS = ("device", "engines", "slots", "scheduling", "link", "rpc")
 GROUND = {
     "errors": (),
     "escape": (),
+    "release": (),
     "config": ("errors",),
     "metrics": ("errors",),
     "metrics_http": ("errors", "metrics"),
