@@ -1,0 +1,92 @@
+"""When requests come: arrival processes in virtual time, each decided by its seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Times = NDArray[np.float64]  # (n,) seconds, rising
+
+
+class Arrival(NamedTuple):
+    """A request on its way."""
+
+    at_s: float
+    source: str | None = None
+    rows: int = 1
+    priority: int = 0
+
+
+def poisson(rate: float, duration_s: float, rng: np.random.Generator) -> Times:
+    """Return arrivals that know nothing of each other."""
+    times = np.cumsum(rng.exponential(1 / rate, _enough(rate * duration_s)))
+    return times[times < duration_s]
+
+
+def constant(rate: float, duration_s: float, rng: np.random.Generator) -> Times:
+    """Return arrivals at equal distances, the first one at random within such a distance."""
+    return np.arange(rng.random() / rate, duration_s, 1 / rate)
+
+
+def on_off(
+    rate: float,
+    duration_s: float,
+    rng: np.random.Generator,
+    *,
+    on_s: float = 0.05,
+    off_s: float = 0.1,
+) -> Times:
+    """Return Poisson arrivals in bursts with silence between, both exponentially long.
+
+    Args:
+        rate: Of all the time together; within a burst it is (on_s + off_s) / on_s times as high.
+        duration_s: Of the whole.
+        rng: Decides.
+        on_s: Mean of a burst.
+        off_s: Mean of a silence.
+    """
+    bursts, at_s = [], 0.0
+    while at_s < duration_s:
+        at_s += rng.exponential(off_s)
+        length_s = rng.exponential(on_s)
+        bursts.append(at_s + poisson(rate * (on_s + off_s) / on_s, length_s, rng))
+        at_s += length_s
+    times = np.concatenate(bursts)
+    return times[times < duration_s]
+
+
+PROCESSES = {"poisson": poisson, "on/off": on_off, "constant": constant}
+
+
+def arrivals(
+    process: str, rate: float, duration_s: float, seed: int, *, source: str | None = None
+) -> list[Arrival]:
+    """Return requests of one row by the name of their process."""
+    times = PROCESSES[process](rate, duration_s, np.random.default_rng(seed))
+    return [Arrival(at_s, source) for at_s in times.tolist()]
+
+
+def cameras(rates: Sequence[float], duration_s: float, seed: int) -> list[Arrival]:
+    """Return frames of several sources, each at a steady rate from a moment of its own on.
+
+    A source of the same place in `rates` begins at the same moment whatever the others' rates are.
+    """
+    seeds = np.random.SeedSequence(seed).spawn(len(rates))
+    return merged(
+        [Arrival(at_s, f"camera {index}") for at_s in times.tolist()]
+        for index, (rate, own) in enumerate(zip(rates, seeds, strict=True))
+        for times in [constant(rate, duration_s, np.random.default_rng(own))]
+    )
+
+
+def merged(streams: Iterable[Iterable[Arrival]]) -> list[Arrival]:
+    """Return all of them by time."""
+    return sorted((each for stream in streams for each in stream), key=lambda each: each.at_s)
+
+
+def _enough(expected: float) -> int:
+    """Return a number that a Poisson count with this mean does not reach."""
+    return int(expected + 10 * expected**0.5 + 20)
