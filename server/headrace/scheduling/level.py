@@ -1,0 +1,158 @@
+"""One priority level of one kind: its sources in turn, each with its requests by what is due first.
+
+Until a source with a name has come there is one flow and nothing to take turns. From then on the
+flows stand in a heap by their sources' tags. Tags only grow while a source waits, so a turn that
+has been overtaken is found at the top and put right there.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from heapq import heapify, heappop, heappush, heapreplace
+from math import inf
+from typing import NamedTuple
+
+from headrace.scheduling.fair import FairClock, Source
+from headrace.scheduling.flow import Entry, Flow
+from headrace.scheduling.request import Request
+
+SPARE_TURNS = 64  # turns of flows that ran dry, before they are cleared away all at once
+
+
+class Head(NamedTuple):
+    """Who would run next, and where it stands."""
+
+    tag: float  # virtual time; 0.0 where there is one source only
+    flow: Flow
+    place: int  # in the flow
+
+    @property
+    def entry(self) -> Entry:
+        """The request's entry."""
+        return self.flow.entries[self.place]
+
+
+class Level:
+    """Waiting requests of one kind and priority level."""
+
+    __slots__ = ("_aside", "_clock", "_flows", "_num_turns", "_turns", "entries", "only", "rank_s")
+
+    def __init__(self, rank_s: float, clock: FairClock) -> None:
+        """Start empty.
+
+        Args:
+            rank_s: By how much its oldest counts as younger than it is, among levels.
+            clock: The level's, shared by the kinds.
+        """
+        self.rank_s = rank_s
+        self.entries: OrderedDict[Request, Entry] = OrderedDict()  # by arrival
+        self.only: Flow | None = Flow(None)  # the one flow, until there are sources
+        self._clock = clock
+        self._flows: dict[Source, Flow] = {None: self.only}
+        self._turns: list[tuple[float, int, Flow]] = []  # (tag, number of the turn, whose)
+        self._num_turns = 0
+        self._aside: list[tuple[float, int, Flow]] = []
+
+    @property
+    def since(self) -> float:
+        """When the oldest began to wait; infinity when none waits."""
+        for entry in self.entries.values():
+            return entry[3]
+        return inf
+
+    @property
+    def flows(self) -> list[Flow]:
+        """The flows that hold requests, in no order."""
+        return [flow for flow in self._flows.values() if flow.entries]
+
+    def share(self) -> None:
+        """Let sources take turns from now on."""
+        if self.only is not None:
+            flow, self.only = self.only, None
+            for _ in flow.entries:
+                self._clock.arrive(None)
+            if flow.entries:
+                self._list(flow)
+
+    def add(self, entry: Entry) -> None:
+        """Queue a request."""
+        request = entry[2]
+        self.entries[request] = entry
+        if self.only is not None:
+            self.only.add(entry)
+            return
+        source = request.source
+        flow = self._flows.get(source)
+        if flow is None:
+            flow = self._flows[source] = Flow(source)
+        flow.add(entry)
+        self._clock.arrive(source)
+        if not flow.is_listed:
+            self._list(flow)
+
+    def remove(self, request: Request) -> bool:
+        """Take a request out; False when it is not in."""
+        entry = self.entries.pop(request, None)
+        if entry is None:
+            return False
+        if self.only is not None:
+            self.only.remove(entry)
+        else:
+            self._flows[request.source].remove(entry)
+            self._clock.leave(request.source)
+        return True
+
+    def head(self, limit: float = -inf) -> Head | None:
+        """Return who runs next of those that are due at `limit` or later.
+
+        Flows that have none such are put aside, out of the way of the next call, until `restore`.
+        """
+        if self.only is not None:
+            index = 0 if limit == -inf else self.only.first_due(limit)
+            return Head(0.0, self.only, index) if index < len(self.only.entries) else None
+        turns = self._turns
+        while turns:
+            tag, number, flow = turns[0]
+            if not flow.entries:
+                heappop(turns)
+                flow.is_listed = False
+                del self._flows[flow.source]
+            elif tag < (due_tag := self._clock.tag(flow.source)):
+                heapreplace(turns, (due_tag, number, flow))
+            elif limit == -inf:
+                return Head(tag, flow, 0)
+            elif (index := flow.first_due(limit)) < len(flow.entries):
+                return Head(tag, flow, index)
+            else:
+                self._aside.append(heappop(turns))
+        return None
+
+    def pop(self, head: Head) -> Request:
+        """Take out who runs next, and count it as its source's share."""
+        request = head.flow.entries.pop(head.place)[2]
+        del self.entries[request]
+        if self.only is None:
+            self._clock.charge(request.source, request.rows)
+            self._clock.leave(request.source)
+        return request
+
+    def restore(self) -> None:
+        """Bring back the flows that `head` put aside."""
+        while self._aside:
+            heappush(self._turns, self._aside.pop())
+
+    def _list(self, flow: Flow) -> None:
+        flow.is_listed = True
+        self._num_turns += 1
+        heappush(self._turns, (self._clock.tag(flow.source), self._num_turns, flow))
+        if len(self._turns) > 2 * len(self.entries) + SPARE_TURNS:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Clear away flows that ran dry and whose turn did not come since."""
+        for _, _, flow in self._turns:
+            if not flow.entries:
+                del self._flows[flow.source]
+                flow.is_listed = False
+        self._turns = [turn for turn in self._turns if turn[2].is_listed]
+        heapify(self._turns)
