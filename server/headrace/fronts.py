@@ -22,6 +22,8 @@ from headrace.rpc.drive import LoopDriver
 from headrace.rpc.grpcio_front import GrpcioFront, GrpcioOptions
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import InferService
+from headrace.rpc.stream import StreamBounds
+from headrace.rpc.stream_service import StreamService
 from headrace.rpc.tls import server_credentials
 from headrace.slots.wait import Wait
 
@@ -59,6 +61,7 @@ class FrontDoor:
         self._grpcio: GrpcioFront | None = None
         self._native: NativeFront | None = None
         self._folder: str | None = None
+        self.streams: StreamService | None = None
         self.port = 0
 
     async def start(self) -> None:
@@ -92,22 +95,15 @@ class FrontDoor:
             shutil.rmtree(folder, ignore_errors=True)
 
     async def _start_grpcio(self) -> None:
-        driver = LoopDriver(
-            self._link,
-            asyncio.get_running_loop(),
-            self._wait,
-            nap_s=self._config.nap_us / 1e6,
-            clock=self._clock,
-        )
+        driver = self._loop_driver()
         self._device.on_progress = driver.wake_threadsafe
-        self._bind_thread()  # the loop's thread steps the core
         options = GrpcioOptions(
             joined(self._config.grpc_address, self._config.grpc_port),
             channel_options(self._config),
             credentials(self._config),
             self._config.max_bytes_in_flight,
         )
-        self._grpcio = await self._open_grpcio(options, driver)
+        self._grpcio = await self._open_grpcio(options, driver, driver)
         self.port = self._grpcio.port
 
     async def _start_native(self) -> None:
@@ -124,7 +120,7 @@ class FrontDoor:
         self._folder = tempfile.mkdtemp(prefix="headrace-")  # readable by this user alone
         path = Path(self._folder, "behind.sock")
         self._grpcio = await self._open_grpcio(
-            GrpcioOptions(f"unix:{path}", channel_options(config)), None
+            GrpcioOptions(f"unix:{path}", channel_options(config)), None, self._loop_driver()
         )
         self._native = NativeFront(
             NativeOptions(
@@ -148,12 +144,37 @@ class FrontDoor:
         self._native.start()
         self.port = self._native.port
 
+    def _loop_driver(self) -> LoopDriver:
+        """Make the loop's thread step the core; under native only for what streams submit.
+
+        Both threads may step then, one at a time: what one enqueued the other may see done.
+        """
+        self._bind_thread()
+        return LoopDriver(
+            self._link,
+            asyncio.get_running_loop(),
+            self._wait,
+            nap_s=self._config.nap_us / 1e6,
+            clock=self._clock,
+        )
+
     def _bind_thread(self) -> None:
         """Make the calling thread the one that steps the core."""
         self._device.bind_thread()
         end_naps_in_time()
 
-    async def _open_grpcio(self, options: GrpcioOptions, driver: LoopDriver | None) -> GrpcioFront:
+    async def _open_grpcio(
+        self, options: GrpcioOptions, driver: LoopDriver | None, stream_driver: LoopDriver
+    ) -> GrpcioFront:
+        config = self._config
+        self.streams = StreamService(
+            self._infer,
+            self._link,
+            stream_driver,
+            StreamBounds(config.max_stream_requests, config.max_stream_bytes),
+            clock=self._clock,
+            max_held_bytes=config.max_bytes_in_flight,
+        )
         front = GrpcioFront(
             options,
             self._link,
@@ -161,6 +182,7 @@ class FrontDoor:
             infer=self._infer,
             admin=self._admin,
             health=self._health,
+            streams=self.streams,
             clock=self._clock,
         )
         await front.start()

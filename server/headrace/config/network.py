@@ -121,6 +121,21 @@ class LimitSettings:
         low=1,
         high=INT32_MAX,
     )
+    max_stream_requests: int = option(
+        256,
+        "Requests that one ModelStreamInfer may have in the server, up to their replies' being "
+        "written; after so many no more of that stream are read.",
+        flag="grpc-max-stream-requests",
+        low=1,
+        high=65_536,
+    )
+    max_stream_bytes: int = option(
+        64 * MIB,
+        "Bytes of those requests and replies; beyond them no more of that stream are read.",
+        flag="grpc-max-stream-bytes",
+        low=1024,
+        high=2**50,
+    )
     max_tensors: int = option(
         256, "Tensors that one request may carry or ask for.", low=1, high=65_536
     )

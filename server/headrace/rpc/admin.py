@@ -17,7 +17,6 @@ EXTENSIONS = ("binary_tensor_data", "model_configuration", "parameters", "statis
 
 NO_MODEL_CONTROL = "explicit model load / unload is not offered yet; models load at start"
 NOT_OFFERED = {
-    "ModelStreamInfer": "streaming inference is not offered yet; use ModelInfer",
     "RepositoryModelLoad": NO_MODEL_CONTROL,
     "RepositoryModelUnload": NO_MODEL_CONTROL,
     "SystemSharedMemoryStatus": "Client shared memory is disabled",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from headrace.rpc.infer import UNREAD, InferService
 from headrace.rpc.parse import parse
 from headrace.rpc.reflection import enable_reflection
 from headrace.rpc.status import Status, abort, status_of
+from headrace.rpc.stream_service import StreamService
 from headrace.rpc.wishes import Metadata
 from headrace_proto.service import METHODS, SERVICE, Method
 
@@ -84,6 +85,7 @@ class GrpcioFront:
         infer: InferService,
         admin: AdminService,
         health: HealthService,
+        streams: StreamService,
         clock: Callable[[], float],
     ) -> None:
         """Prepare; `driver` is None where another front serves ModelInfer."""
@@ -91,6 +93,7 @@ class GrpcioFront:
         self._infer = infer
         self._admin = admin
         self._health = health
+        self._streams = streams
         self._link = link
         self._driver = driver
         self._clock = clock
@@ -129,6 +132,7 @@ class GrpcioFront:
         if server is not None:
             # Calls that are here but not yet taken would be cut with CANCELLED, which says nothing.
             await asyncio.sleep(min(SETTLE_S, grace_s))
+            await self._streams.drain(grace_s)
             await server.stop(grace_s)
 
     def _inference_handler(self) -> grpc.GenericRpcHandler:
@@ -136,6 +140,8 @@ class GrpcioFront:
         for name, method in METHODS.items():
             if name == "ModelInfer" and self._driver is not None:
                 handlers[name] = grpc.unary_unary_rpc_method_handler(self._model_infer)
+            elif name == "ModelStreamInfer":
+                handlers[name] = self._streams.handler
             elif name in self._admin.methods:
                 handlers[name] = _unary(method, self._admin.methods[name])
             elif name in NOT_OFFERED:
@@ -201,9 +207,4 @@ def _not_offered(method: Method) -> grpc.RpcMethodHandler[Any, Any]:
     async def refuse(request: Any, context: Context) -> None:  # noqa: ARG001 -- gRPC's signature
         await abort(context, status)
 
-    make: Callable[[Callable[[Any, Context], Awaitable[None]]], grpc.RpcMethodHandler[Any, Any]]
-    if method.client_streaming:
-        make = grpc.stream_stream_rpc_method_handler
-    else:
-        make = grpc.unary_unary_rpc_method_handler
-    return make(refuse)
+    return grpc.unary_unary_rpc_method_handler(refuse)

@@ -23,6 +23,7 @@ from headrace.errors import (
 )
 from headrace.link.base import Catalog, Link
 from headrace.rpc.prepare import Limits, Preparer
+from headrace.rpc.reply import ReplyWriter
 from headrace.rpc.status import Status, status_of
 from headrace.rpc.wishes import Metadata, source_of
 from headrace.scheduling.request import Request
@@ -96,7 +97,6 @@ class InferService:
                 )
             parts = split_request(message)
             prepared, tensors = self._preparer.prepare(parts.head, parts.raw)
-            writer = prepared.writer
             now = self._clock()
             request = Request(
                 prepared.served.line,
@@ -107,7 +107,7 @@ class InferService:
                 received_at=received_at,
                 parsed_at=now,
                 on_end=self._on_end,
-                tag=(call, writer.write_in_stream if in_stream else writer.write, parts.id),
+                tag=(call, prepared.writer, parts.id, in_stream),
             )
             if prepared.wishes is not None:
                 request.priority, request.timeout_s, source = prepared.wishes
@@ -131,8 +131,9 @@ class InferService:
         self, request: Request, outputs: Sequence[Output] | None, error: Exception | None
     ) -> None:
         call: Call
-        write: Callable[[str, Sequence[Output]], bytes]
-        call, write, request_id = request.tag
+        writer: ReplyWriter
+        call, writer, request_id, in_stream = request.tag
+        write = writer.write_in_stream if in_stream else writer.write
         if error is None:
             assert outputs is not None
             try:
@@ -178,3 +179,9 @@ class InferService:
         )
         if self.on_replied is not None:
             self.on_replied(request, now)
+
+
+def id_of(request: Request) -> str:
+    """Return the id that a client gave to a request."""
+    request_id: str = request.tag[2]
+    return request_id
