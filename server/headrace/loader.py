@@ -107,6 +107,7 @@ class Loader:
             config,
             engine,
             line,
+            kinds=opened.kinds,
             warm=opened.layouts,
             least_rows=opened.least_rows,
             footprint=opened.footprint,

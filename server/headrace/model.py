@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from headrace.device.base import Device
 from headrace.engines.base import Engine, Layout, Shape, ShapedByValues
-from headrace.engines.layout import num_elements, pad_layout, plan_layout
+from headrace.engines.kinds import Kinds
+from headrace.engines.layout import num_elements, pad_layout
 from headrace.engines.model_spec import ModelSpec
 from headrace.scheduling.line import Line
 from headrace.slots.blocks import BlockPool
@@ -34,6 +35,7 @@ class ServedModel:
         engine: Engine,
         line: Line,
         *,
+        kinds: Kinds | None = None,
         warm: Sequence[Layout] = (),
         least_rows: Mapping[Layout, int] | None = None,
         footprint: Footprint | None = None,
@@ -46,6 +48,7 @@ class ServedModel:
             config: As completed; what ModelConfig answers.
             engine: Closed by `close`.
             line: With the slots, closed by `close`.
+            kinds: The engine's, which laid `warm` out; none lets every request run alone.
             warm: Layouts that ran at load; bindings and graphs are kept by these objects.
             least_rows: Of those that fewer rows, down to so many, are padded to; 0 for none.
             footprint: The memory it takes, on a device with memory of its own.
@@ -57,6 +60,8 @@ class ServedModel:
         self.footprint = footprint
         self.graphs = graphs
         self._engine = engine
+        self._kinds = kinds or Kinds(engine)
+        self._kinds.settle(warm, least_rows or {})
         self._warm = {(each.input_shapes, each.input_sizes, each.values): each for each in warm}
         rows = (least_rows or {}).items()
         self._padded_to = sorted(  # the smallest first: the least padding
@@ -80,14 +85,19 @@ class ServedModel:
             inner = engine_shapes(self._engine, self.spec, shapes)
             layout = self._warm.get((inner, *key[1:]))
             if layout is None:
-                layout = self._padded(lay_out(self._engine, inner, sizes, values))
+                layout = self._padded(self._kinds.lay_out(inner, sizes, values))
             if len(self._layouts) >= MAX_LAYOUTS:
                 del self._layouts[next(iter(self._layouts))]
             self._layouts[key] = layout
         return layout
 
     def _padded(self, layout: Layout) -> Layout:
-        """Let a call run as one of more rows, for which there is a graph."""
+        """Let a call run as one of more rows, for which there is a graph.
+
+        One that has a kind is padded in its batch.
+        """
+        if layout.kind is not None:
+            return layout
         for target, least_rows in self._padded_to:
             padded = pad_layout(layout, target)
             if padded is not None and padded.input_shapes[0][0] >= least_rows:
@@ -114,28 +124,6 @@ def engine_shapes(engine: Engine, spec: ModelSpec, shapes: Sequence[Shape]) -> t
     return inner
 
 
-def lay_out(
-    engine: Engine, shapes: Sequence[Shape], sizes: Sequence[int], values: Sequence[bytes] = ()
-) -> Layout:
-    """Lay out a call in the engine's own shapes; outputs get their places where they are known.
-
-    Raises:
-        RequestError: No optimization profile takes these values of shape tensors.
-    """
-    outputs = engine.signature.outputs
-    if values and isinstance(engine, ShapedByValues):
-        output_shapes: Sequence[Shape] | None = engine.shapes_under(shapes, values)
-    else:
-        output_shapes = engine.output_shapes(shapes)
-    if output_shapes is None or any(output.datatype == "BYTES" for output in outputs):
-        return plan_layout(shapes, sizes, None, ())
-    output_sizes = [
-        num_elements(shape) * DATATYPES[output.datatype].itemsize_bytes
-        for output, shape in zip(outputs, output_shapes, strict=True)
-    ]
-    return plan_layout(shapes, sizes, output_shapes, output_sizes, values)
-
-
 def in_engine_order(spec: ModelSpec) -> ModelSpec:
     """Return the spec with its inputs in the engine's order, as blocks and bindings want them."""
     order = sorted(range(len(spec.inputs)), key=lambda place: spec.input_maps[place].index)
@@ -146,17 +134,20 @@ def in_engine_order(spec: ModelSpec) -> ModelSpec:
     )
 
 
-def trial_layouts(engine: Engine, shapes: Sequence[tuple[Shape, ...]] = ()) -> list[Layout]:
+def trial_layouts(
+    engine: Engine, kinds: Kinds, shapes: Sequence[tuple[Shape, ...]] = ()
+) -> list[Layout]:
     """Lay out calls of zeros to warm up with, those of other shapes too; BYTES elements are empty.
 
     Args:
         engine: Says itself what it wants to be warmed up with.
+        kinds: The model's, which lays them out.
         shapes: More sets of shapes of all inputs, the engine's.
     """
     own = list(engine.trial_shapes())
     values = list(engine.trial_values()) if isinstance(engine, ShapedByValues) else [()] * len(own)
     calls = dict.fromkeys((*zip(own, values, strict=True), *((each, ()) for each in shapes)))
-    return [lay_out(engine, each, _sizes_of_zeros(engine, each), given) for each, given in calls]
+    return [kinds.lay_out(each, _sizes_of_zeros(engine, each), given) for each, given in calls]
 
 
 def _sizes_of_zeros(engine: Engine, shapes: Sequence[Shape]) -> tuple[int, ...]:

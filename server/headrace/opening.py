@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from headrace.device.base import Device, Stream
 from headrace.device.host import HostDevice
 from headrace.engines.base import Engine, Layout
+from headrace.engines.kinds import Kinds
 from headrace.engines.model_spec import ModelSpec
 from headrace.errors import DeviceError, EngineError
 from headrace.model import reserve_blocks
@@ -44,6 +45,7 @@ class Opened:
     Attributes:
         pool: All of them.
         layouts: What they were warmed up with.
+        kinds: What laid these out, and will lay out requests and batches.
         least_rows: Of layouts that fewer rows, down to so many, are padded to.
         footprint: Their memory; None where the device has none of its own.
         graphs: None where CUDA graphs are off.
@@ -51,6 +53,7 @@ class Opened:
 
     pool: SlotPool
     layouts: Sequence[Layout]
+    kinds: Kinds
     footprint: Footprint | None = None
     graphs: GraphTally | None = None
     least_rows: Mapping[Layout, int] = field(default_factory=dict)
@@ -99,7 +102,8 @@ class SlotOpener:
         layouts = trials.layouts
         if isinstance(self._device, HostDevice) and self._is_short(engine, layouts[0], spec):
             stream: Stream = self._device.open_inline_stream()
-            return Opened(SlotPool([self._open_slot(0, engine, stream, is_inline=True)]), layouts)
+            slot = self._open_slot(0, engine, stream, is_inline=True)
+            return Opened(SlotPool([slot]), layouts, trials.kinds)
         num_slots = spec.num_slots or self.num_slots
         slots: list[Slot] = []
         began_at = self._clock()
@@ -118,8 +122,8 @@ class SlotOpener:
         pool = SlotPool(slots)
         footprint = Footprint(pool, engine.weights_bytes, blocks_bytes)
         if self._device.is_unified:
-            return Opened(pool, layouts)
-        return Opened(pool, layouts, footprint, trials.tally, trials.least_rows)
+            return Opened(pool, layouts, trials.kinds)
+        return Opened(pool, layouts, trials.kinds, footprint, trials.tally, trials.least_rows)
 
     def _open_slot(
         self, index: int, engine: Engine, stream: Stream, *, is_inline: bool = False

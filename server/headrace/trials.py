@@ -14,6 +14,7 @@ from headrace.engines.graph_spec import (
     wanted_graphs,
     wants_graphs,
 )
+from headrace.engines.kinds import Kinds
 from headrace.engines.model_spec import ModelSpec
 from headrace.errors import ConfigError, RequestError
 from headrace.model import engine_shapes, trial_layouts
@@ -35,11 +36,13 @@ class Trials:
     Attributes:
         layouts: Of zeros.
         usual: Those of them that nobody asked for: they may be left out.
+        kinds: What laid them out.
         graphs: What some of them are there for.
         tally: Counts the model's graphs; None when it has none.
     """
 
     layouts: list[Layout]
+    kinds: Kinds
     usual: set[Layout] = field(default_factory=set)
     graphs: dict[Layout, WantedGraph] = field(default_factory=dict)
     tally: GraphTally | None = None
@@ -88,18 +91,20 @@ def plan_trials(
     Raises:
         ConfigError: A `graph_spec` does not fit the model, or its requests the staging memory.
     """
+    kinds = Kinds(engine)
     tally = _graph_tally(engine, spec, config, device)
     wanted = _wanted_graphs(engine, spec, config) if tally else {}
     own = set(map(tuple, engine.trial_shapes()))
     usual = {shapes for shapes, each in wanted.items() if each.is_usual} - own
     layouts = [
         layout
-        for layout in trial_layouts(engine, list(wanted))
+        for layout in trial_layouts(engine, kinds, list(wanted))
         if layout.input_shapes not in usual or _is_small(layout, blocks)
     ]
     _refuse_what_never_fits(layouts, spec, blocks)
     return Trials(
         layouts,
+        kinds,
         {layout for layout in layouts if layout.input_shapes in usual},
         {
             layout: wanted[layout.input_shapes]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.catalog import ModelCatalog
 from headrace.engines.base import Shape, Signature
+from headrace.engines.kinds import Kinds
 from headrace.engines.model_config import check, complete, model_spec
 from headrace.metrics import Metrics
 from headrace.model import ServedModel, in_engine_order
@@ -85,7 +86,9 @@ def served(
     spec = in_engine_order(model_spec(completed, signature, version))
     metrics = Metrics().model(name, str(version))
     line = Line(name, SingleBatcher(), pool or Rig(num_slots=1).pool, metrics, 8)
-    return ServedModel(spec, completed, ShapeEngine(signature, shapes_of), line)
+    engine = ShapeEngine(signature, shapes_of)
+    kinds = Kinds(engine, 1 if spec.batching is None else spec.batching.max_rows)
+    return ServedModel(spec, completed, engine, line, kinds=kinds)
 
 
 def catalog_of(*models: ServedModel) -> ModelCatalog:

@@ -45,13 +45,15 @@ def gpu_here() -> Iterator[Device | None]:
 
 
 def _open_plan(path: Path, gpu: Device) -> Probe:
+    from headrace.engines.kinds import Kinds
     from headrace.engines.trt import TrtOptions, open_engine
     from headrace.model import trial_layouts
     from headrace.slots.blocks import size_class
 
     engine = open_engine(path, gpu, options=TrtOptions(takes_shape_tensors=True))
     try:
-        lane_bytes = max(layout.size_bytes for layout in trial_layouts(engine))
+        layouts = trial_layouts(engine, Kinds(engine))
+        lane_bytes = max(layout.size_bytes for layout in layouts)
         memory_bytes = {
             "weights": engine.weights_bytes,
             "context": engine.activation_bytes,

@@ -67,21 +67,21 @@ class Kind:
     """Calls that differ in their number of rows alone, so that they can run together.
 
     Rows are the first dimension of every input and output of theirs. Compared by identity.
+
+    Attributes:
+        max_rows: The most that the engine takes of them in one batch.
     """
 
-    __slots__ = ("_layouts", "_plan")
+    __slots__ = ("_layouts", "_plan", "max_rows")
 
-    def __init__(self, plan: Callable[[int], Layout]) -> None:
+    def __init__(self, plan: Callable[[int], Layout], max_rows: int = 1 << 31) -> None:
         """Start without layouts; `plan` makes the one for a number of rows."""
+        self.max_rows = max_rows
         self._plan = plan
         self._layouts: dict[int, Layout] = {}
 
     def layout(self, rows: int) -> Layout:
-        """Return the layout of a batch of so many rows, always the same one.
-
-        Raises:
-            RequestError: No optimization profile takes so many.
-        """
+        """Return the layout of a batch of so many rows, `max_rows` at most; always the same one."""
         layout = self._layouts.get(rows)
         if layout is None:
             layout = self._layouts[rows] = self._plan(rows)

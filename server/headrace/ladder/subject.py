@@ -12,10 +12,11 @@ import numpy as np
 from headrace.device.base import Device, Stream
 from headrace.device.host import HostDevice
 from headrace.engines.base import CapturableEngine, Engine, Layout, Shape, TensorSpec
+from headrace.engines.kinds import lay_out
 from headrace.engines.layout import num_elements
 from headrace.errors import ConfigError
 from headrace.ladder.rungs import Rung
-from headrace.model import EMPTY_ELEMENT_BYTES, lay_out
+from headrace.model import EMPTY_ELEMENT_BYTES
 from headrace.slots.batch import Batch
 from headrace.slots.graphs import GraphTally
 from headrace.slots.lane import Lane
