@@ -43,10 +43,10 @@ test-peers: setup  ## unmodified clients of others, each in an environment of it
 	$(PY) -m pytest tests/peers
 
 test-gpu:  ## tests/gpu with the python3 at hand (no .venv); fails when no test ran
-	PYTHONPATH=proto:server:client:tests python3 -m pytest -c tests/gpu/pytest.ini -p helpers.must_run tests/gpu
+	PYTHONPATH=proto:server:client:tests$${PYTHONPATH:+:$$PYTHONPATH} python3 -m pytest -c tests/gpu/pytest.ini -p helpers.must_run tests/gpu
 
 test-tensorrt:  ## proves, with TensorRT and a GPU, what is only compared here; python3 at hand; fails without
-	PYTHONPATH=proto:server:client:tests python3 -m pytest -c tests/gpu/pytest.ini -p helpers.must_run tests/full_tensorrt
+	PYTHONPATH=proto:server:client:tests$${PYTHONPATH:+:$$PYTHONPATH} python3 -m pytest -c tests/gpu/pytest.ini -p helpers.must_run tests/full_tensorrt
 
 trt-matrix: setup  ## docs/tensorrt-versions.md: which release of TensorRT has what
 	PYTHONPATH=tests $(PY) -m helpers.trt_matrix docs/tensorrt-versions.md && cat docs/tensorrt-versions.md
