@@ -1,11 +1,13 @@
 """A GPU model served over gRPC on loopback: throughput, latency, cost, and a soak of its memory.
 
     PYTHONPATH=proto:server:client:tests python3 -m load.gpu_serve [--model resnet50_fp16_u8]
-        [--rows 1 8] [--transports grpcio native] [--slots 8] [--seconds 4] [--soak 0]
+        [--rows 1 8] [--transports grpcio native] [--slots 8] [--graphs usual|named|off]
+        [--no-lonely] [--seconds 4] [--soak 0]
 
 Needs a GPU and onnxruntime-gpu. Clients are processes of their own, each with a closed loop of
 callers that send the same bytes; every answer's length is checked, and one answer's numbers are
-held against ONNX Runtime on the CPU. With `--soak`, the last combination goes on for so many
+held against ONNX Runtime on the CPU. Graphs are what a model gets without a word about them, or
+those of the requests' sizes alone, or off. With `--soak`, the last combination goes on for so many
 seconds, and the memory of the server's processes and of the GPU is sampled meanwhile.
 """
 
@@ -182,17 +184,14 @@ def measure(
     return memory
 
 
-def config_of(model: str, slots: int, graph_rows: Sequence[int]) -> str:
-    """config.pbtxt for so many slots, with graphs of these numbers of rows, or none."""
-    dims = ", ".join(map(str, CATALOGUE[model].dims))
-    specs = " ".join(
-        f'graph_spec {{ batch_size: {rows} input {{ key: "x" value {{ dim: [ {dims} ] }} }} }}'
-        for rows in graph_rows
-    )
-    graphs = f"optimization {{ cuda {{ graphs: true {specs} }} }}\n" if graph_rows else ""
+def config_of(model: str, slots: int, graphs: str, graph_rows: Sequence[int]) -> str:
+    """config.pbtxt for so many slots, with usual graphs, those of these rows, or none."""
+    specs = " ".join(f"graph_spec {{ batch_size: {rows} }}" for rows in graph_rows)
+    policy = {"usual": "", "named": f"graphs: true {specs}", "off": "graphs: false"}[graphs]
     return (
         f'name: "{model}"\nbackend: "onnxruntime"\nmax_batch_size: 32\n'
-        f"instance_group [ {{ count: {slots} kind: KIND_GPU }} ]\n{graphs}"
+        f"instance_group [ {{ count: {slots} kind: KIND_GPU }} ]\n"
+        + (f"optimization {{ cuda {{ {policy} }} }}\n" if policy else "")
     )
 
 
@@ -203,10 +202,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--transports", nargs="+", default=["grpcio", "native"])
     parser.add_argument("--slots", type=int, default=8)
-    parser.add_argument("--graphs", action="store_true")
+    parser.add_argument("--graphs", choices=["usual", "named", "off"], default="usual")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--callers", type=int, default=6)
+    parser.add_argument("--lonely", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--soak", type=float, default=0.0)
     parser.add_argument("--client", default="")
     parser.add_argument("--extra", nargs="*", default=[])
@@ -217,19 +217,28 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         repository = write_repository(Path(folder), [chosen.model])
-        config = config_of(chosen.model, chosen.slots, chosen.rows if chosen.graphs else ())
+        config = config_of(chosen.model, chosen.slots, chosen.graphs, chosen.rows)
         (repository / chosen.model / "config.pbtxt").write_text(config)
+        loads = [(1, 1)] if chosen.lonely else []
+        loads.append((chosen.clients, chosen.callers))
         for transport in chosen.transports:
+            began_at = time.monotonic()
             with served(repository, transport, chosen.extra) as (address, pid):
+                load_s = time.monotonic() - began_at
                 check(address, repository, chosen.model)
-                print(f"\n{transport}, {chosen.slots} slots, graphs {chosen.graphs}\n")
+                memory = Memory(pid)
+                memory.sample()
+                print(
+                    f"\n{transport}, {chosen.slots} slots, graphs {chosen.graphs}: ready after "
+                    f"{load_s:.1f} s, {memory.samples[0][2]:,.0f} MiB of the GPU in use\n"
+                )
                 print(
                     "| rows | in flight | requests/s | rows/s | p50 ms | p99 ms | CPU us/request "
                     "| cores | GPU busy | failed |"
                 )
                 print("|" + " ---: |" * 10)
                 for rows in chosen.rows:
-                    for clients, callers in ((1, 1), (chosen.clients, chosen.callers)):
+                    for clients, callers in loads:
                         measure(address, pid, chosen.model, rows, clients, callers, chosen.seconds)
                 if chosen.soak and transport == chosen.transports[-1]:
                     load = (chosen.clients, chosen.callers, chosen.soak)

@@ -9,6 +9,6 @@ folder=${1:-.}
 mkdir -p "$folder"
 export PYTHONPATH="proto:server:client:tests${PYTHONPATH:+:$PYTHONPATH}"
 HEADRACE_TIMELINE="$folder/trace.json" HEADRACE_TIMELINE_RATE=1 HEADRACE_TIMELINE_MAX_BYTES=14000000 \
-    python3 -m load.gpu_serve --model resnet50_fp16_u8 --graphs --rows "${ROWS:-1}" \
+    python3 -m load.gpu_serve --model resnet50_fp16_u8 --no-lonely --rows "${ROWS:-8}" \
     --transports "${TRANSPORT:-native}" --slots "${SLOTS:-4}" --seconds "${SECONDS_A_RUN:-2}"
 python3 -m headrace timeline "$folder/trace.json" --picture "$folder/timeline.svg" --for 5
