@@ -6,9 +6,14 @@ Names follow Triton's `dynamic_batching` and `ModelQueuePolicy`; what is ours al
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
+
+MAX_USUAL_ROWS: Final = 12
+"""Each size takes time at load, and a CUDA graph on each lane where graphs are on; a lane keeps a
+few more graphs than these, for shapes that clients bring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +71,13 @@ class BatchingSpec:
         num_others = self.num_priorities - len(self.policies)
         policies = (*self.policies.values(), *[self.default_policy] * num_others)
         return sum(policy.max_queue_size or default for policy in policies)
+
+
+def usual_rows(max_rows: int, preferred: Sequence[int] = ()) -> list[int]:
+    """Return the batch sizes worth knowing before traffic comes, those that matter most first.
+
+    One row, the most, what the configuration prefers, then doublings from one.
+    """
+    doubled = (1 << power for power in range(max_rows.bit_length()))
+    wanted = dict.fromkeys((1, max_rows, *preferred, *doubled))
+    return [rows for rows in wanted if 0 < rows <= max_rows][:MAX_USUAL_ROWS]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.engines.base import Shape, TensorSpec
+from headrace.engines.batching_spec import usual_rows
 from headrace.errors import ConfigError
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from headrace_proto.v1.model_config_pb2 import ModelOptimizationPolicy
 
 FIELD = "optimization.cuda.graph_spec"
-
-MAX_USUAL: Final = 12
-"""Of the graphs that a lane may keep; the others are for shapes that clients bring."""
 
 
 def wants_graphs(config: config_pb.ModelConfig, *, default: bool = False) -> bool:
@@ -84,8 +82,7 @@ def usual_graphs(config: config_pb.ModelConfig, inputs: Sequence[TensorSpec]) ->
     if most < 2 or any(None in spec.shape[1:] or not spec.shape for spec in inputs):
         return []
     preferred = config.dynamic_batching.preferred_batch_size
-    wanted = dict.fromkeys([1, most, *preferred, *(2**power for power in range(most.bit_length()))])
-    rows = sorted([each for each in wanted if 0 < each <= most][:MAX_USUAL], reverse=True)
+    rows = sorted(usual_rows(most, preferred), reverse=True)
     return [
         WantedGraph(tuple(_shape(each, (size,), {}, FIELD) for each in inputs), less + 1, True)
         for size, less in pairwise([*rows, 0])

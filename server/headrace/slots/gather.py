@@ -64,6 +64,22 @@ def scatter(layout: Layout, parts: Sequence[Parts], view: memoryview) -> None:
             at = stop
 
 
+def hold(lane: Lane, layout: Layout, num_requests: int) -> None:
+    """Have ready what a batch of so many requests needs on a lane that is free.
+
+    Raises:
+        EngineError: The engine cannot take these shapes.
+        DeviceError: The memory cannot be had.
+    """
+    lane.binding_for(layout.runs_as)
+    if lane.memory is None:
+        return  # a unified device: the binding leads into `inputs` and `outputs`
+    if is_small(layout.input_sizes, num_requests):
+        lane.inputs.grow(layout.inputs_end)
+    if is_small(layout.output_sizes, num_requests):
+        lane.outputs.grow(layout.size_bytes - layout.outputs_start)
+
+
 def copy_in(stream: Stream, lane: Lane, batch: Batch[Any]) -> None:
     """Enqueue the way of a batch's inputs into the lane's device memory.
 

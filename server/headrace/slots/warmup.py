@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ UNWRITTEN = b"\xa5"
 
 
 @dataclass(slots=True, eq=False)
-class _Trial:
+class Trial:
     """A request of zeros."""
 
     layout: Layout
@@ -51,9 +51,9 @@ def warm_up(slot: Slot, layout: Layout, blocks: BlockPool, *, lane: Lane | None 
         DeviceError: The device failed.
     """
     lane = lane or slot.lanes[0]
-    with _zeros(layout, blocks) as trial:
+    with zeros(layout, blocks) as (trial,):
         try:
-            _run(slot, lane, trial)
+            run(slot, lane, Batch((trial,), layout, 1))
             slot.outputs(lane, 0)
             return lane.timing(0.0).execute_s
         finally:
@@ -76,7 +76,7 @@ def capture_graphs(slot: Slot, layouts: Sequence[Layout], blocks: BlockPool) -> 
     expected: dict[tuple[Lane, Layout], bytes] = {}
     for layout in sorted(layouts, key=lambda each: -each.size_bytes):  # so that no memory moves
         for lane in slot.lanes:
-            with _zeros(layout, blocks) as trial:
+            with zeros(layout, blocks) as (trial,):
                 digests = [_digest(slot, lane, trial) for _ in range(PLAIN_RUNS + 1)]
                 expected[lane, layout] = digests[0]  # of a plain run; the last one was captured
     proven = [
@@ -88,7 +88,7 @@ def capture_graphs(slot: Slot, layouts: Sequence[Layout], blocks: BlockPool) -> 
 
 
 def _is_proven(slot: Slot, lane: Lane, layout: Layout, blocks: BlockPool, expected: bytes) -> bool:
-    with _zeros(layout, blocks) as trial:
+    with zeros(layout, blocks) as (trial,):
         assert trial.block is not None
         view = trial.block.view
         num_bytes = layout.size_bytes - layout.outputs_start
@@ -106,11 +106,11 @@ def _is_proven(slot: Slot, lane: Lane, layout: Layout, blocks: BlockPool, expect
     return False
 
 
-def _digest(slot: Slot, lane: Lane, trial: _Trial) -> bytes:
+def _digest(slot: Slot, lane: Lane, trial: Trial) -> bytes:
     """Run once and return a digest of the outputs."""
     digest = blake2b()
     try:
-        _run(slot, lane, trial)
+        run(slot, lane, Batch((trial,), trial.layout, 1))
         for _shape, content in slot.outputs(lane, 0):
             digest.update(content)
     finally:
@@ -118,8 +118,14 @@ def _digest(slot: Slot, lane: Lane, trial: _Trial) -> bytes:
     return digest.digest()
 
 
-def _run(slot: Slot, lane: Lane, trial: _Trial) -> None:
-    slot.enqueue(lane, Batch((trial,), trial.layout, 1))
+def run(slot: Slot, lane: Lane, batch: Batch[Trial]) -> None:
+    """Run a batch on a slot that nothing is in flight on, and wait for it; the lane stays taken.
+
+    Raises:
+        EngineError: The engine refused it.
+        DeviceError: The device failed.
+    """
+    slot.enqueue(lane, batch)
     slot.synchronize()
     slot.in_flight.popleft()
     if lane.error is not None:
@@ -128,12 +134,12 @@ def _run(slot: Slot, lane: Lane, trial: _Trial) -> None:
 
 
 @contextmanager
-def _zeros(layout: Layout, blocks: BlockPool) -> Iterator[_Trial]:
-    block = blocks.lease(layout.size_bytes)
-    if block is None:
-        raise AssertionError("warm-up runs before any request")
-    block.view[: layout.inputs_end] = bytes(layout.inputs_end)
-    try:
-        yield _Trial(layout, block)
-    finally:
-        blocks.release(block)
+def zeros(layout: Layout, blocks: BlockPool, count: int = 1) -> Iterator[list[Trial]]:
+    """Lease blocks of zeros for so many requests; for fewer, when the pool has no more."""
+    with ExitStack() as leased:
+        trials: list[Trial] = []
+        while len(trials) < count and (block := blocks.lease(layout.size_bytes)) is not None:
+            leased.callback(blocks.release, block)
+            block.view[: layout.inputs_end] = bytes(layout.inputs_end)
+            trials.append(Trial(layout, block))
+        yield trials

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engines.base import TensorSpec
+from headrace.engines.batching_spec import MAX_USUAL_ROWS
 from headrace.engines.graph_spec import (
-    MAX_USUAL,
     usual_graphs,
     wanted_graphs,
     wants_graphs,
@@ -89,7 +89,7 @@ def test_every_number_of_rows_is_padded_to_one_usual_graph(most: int, preferred:
     graphs = usual(f"max_batch_size: {most} {sizes}")
     taken = [rows for size, least in graphs for rows in range(least, size + 1)]
     assert taken == list(range(1, most + 1))
-    assert len(graphs) <= MAX_USUAL
+    assert len(graphs) <= MAX_USUAL_ROWS
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""Runs batches of zeros before any request comes, and measures what each size takes.
+
+Called while a model is loaded, like `slots/warmup.py`: nothing else is in flight on its slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Final
+
+from headrace.engines.base import Layout
+from headrace.slots.batch import Batch
+from headrace.slots.blocks import BlockPool
+from headrace.slots.capacity import Capacity
+from headrace.slots.slot import Slot
+from headrace.slots.warmup import Trial, run, zeros
+
+NUM_RUNS: Final = 5  # of each size, after one that sets the engine up for it
+SIZE_S: Final = 0.3  # and no more once a size has taken so long
+LONG_S: Final = 1.0  # a run that takes longer is a good enough measure, first though it be
+
+
+class TrialBatches:
+    """Batches of one model, by their number of rows.
+
+    Args:
+        layouts: By rows, what matters most first; 1 among them.
+        blocks: Where their requests' blocks come from.
+        clock: Seconds.
+        until: Clock seconds from which on no other size is begun.
+    """
+
+    def __init__(
+        self,
+        layouts: Mapping[int, Layout],
+        blocks: BlockPool,
+        *,
+        clock: Callable[[], float],
+        until: float,
+    ) -> None:
+        self._layouts = layouts
+        self._blocks = blocks
+        self._clock = clock
+        self._until = until
+
+    def measure(self, slot: Slot, capacity: Capacity) -> list[int]:
+        """Run every size some times on a slot's first lane and teach `capacity` what they take.
+
+        Returns:
+            Sizes that were left out: time was up, or there are not so many blocks.
+
+        Raises:
+            EngineError: The engine refused zeros. A model may do so and yet serve real data.
+            DeviceError: The device failed, or has no memory for them.
+        """
+        return [rows for rows in self._layouts if not self._measure(slot, rows, capacity)]
+
+    def run_once(self, slot: Slot) -> list[int]:
+        """Run every size once on a slot's first lane; as `measure` otherwise."""
+        return [rows for rows in self._layouts if not self._measure(slot, rows, None)]
+
+    def _measure(self, slot: Slot, rows: int, capacity: Capacity | None) -> bool:
+        if self._clock() >= self._until:
+            return False
+        with zeros(self._layouts[1], self._blocks, rows) as members:
+            if len(members) < rows:
+                return False
+            batch = Batch(members, self._layouts[rows], rows)
+            times_s = [_took_s(slot, batch)]
+            if capacity is not None:
+                if times_s[0] < LONG_S:
+                    times_s = self._repeat(slot, batch)
+                _teach(capacity, rows, times_s)
+        return True
+
+    def _repeat(self, slot: Slot, batch: Batch[Trial]) -> list[float]:
+        began_at = self._clock()
+        times_s = [_took_s(slot, batch)]
+        while len(times_s) < NUM_RUNS and self._clock() - began_at < SIZE_S:
+            times_s.append(_took_s(slot, batch))
+        return times_s
+
+
+def _took_s(slot: Slot, batch: Batch[Trial]) -> float:
+    """Run once and return the seconds that the slot was busy for."""
+    lane = slot.lanes[0]
+    try:
+        run(slot, lane, batch)
+        for index in range(len(batch.requests)):
+            slot.outputs(lane, index)
+        return lane.timing(0.0).took_s
+    finally:
+        lane.free()
+
+
+def _teach(capacity: Capacity, rows: int, times_s: list[float]) -> None:
+    """The median first: what is learnt first weighs most."""
+    capacity.learn(rows, median(times_s))
+    for took_s in times_s:
+        capacity.learn(rows, took_s)
