@@ -28,6 +28,11 @@ class Forecast:
         estimate = self._estimates.get(layout)
         return 0.0 if estimate is None else estimate.least_s
 
+    def mean_s(self, layout: Layout) -> float:
+        """Return what a run of this layout is likely to take, in seconds; 0 when unknown."""
+        estimate = self._estimates.get(layout)
+        return 0.0 if estimate is None else estimate.mean_s
+
     def learn(self, layout: Layout, timing: Timing) -> None:
         """Take in how long a run took; one that was not measured on the device teaches nothing."""
         took_s = timing.took_s

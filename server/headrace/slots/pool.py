@@ -7,6 +7,7 @@ set up for it, or that ran nothing yet; of several still, they go in turn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from headrace.engines.base import Layout
 from headrace.slots.lane import Lane
@@ -41,6 +42,26 @@ class SlotPool:
     def least_s(self, layout: Layout) -> float:
         """Return what a run of this layout will hardly fall below, in seconds; 0 when unknown."""
         return min((slot.forecast.least_s(layout) for slot in self.slots), default=0.0)
+
+    def starts_at(self, now: float) -> float:
+        """Return when a batch that is enqueued now is likely to begin to run, in clock seconds.
+
+        That is `now` while some slot has nothing in flight, and where nothing is known; else when
+        the first slot with a free lane has done what it has. Without any free lane it is when the
+        first slot has done all of it.
+        """
+        with_free_lane, without = inf, inf
+        for slot in self.slots:
+            if slot.state is SlotState.OPEN:
+                if not slot.in_flight:
+                    return now
+                done_at = slot.done_at(now)
+                if len(slot.in_flight) < len(slot.lanes):
+                    with_free_lane = min(with_free_lane, done_at)
+                elif done_at < without:
+                    without = done_at
+        begins_at = without if with_free_lane == inf else with_free_lane
+        return now if begins_at == inf else begins_at
 
     def next_lane(self, layout: Layout | None = None) -> Lane | None:
         """Return the free lane for a batch of this layout.

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from headrace.device.base import CapturableStream, Device, DevicePtr, HostPtr, Stream
@@ -121,6 +122,20 @@ class Slot:
         assert lane.batch is not None
         began_at = max(lane.enqueued_at, self.first_since)
         return began_at + self.forecast.least_s(lane.batch.layout)
+
+    def done_at(self, now: float) -> float:
+        """Return when all that is in flight is likely to be done, in clock seconds; not past."""
+        lane = self.in_flight[0]
+        assert lane.batch is not None
+        began_at = lane.enqueued_at
+        began_at = max(began_at, self.first_since)
+        done_at = began_at + self.forecast.mean_s(lane.batch.layout)
+        done_at = max(done_at, now)
+        if len(self.in_flight) > 1:
+            for lane in islice(self.in_flight, 1, None):
+                assert lane.batch is not None
+                done_at += self.forecast.mean_s(lane.batch.layout)
+        return done_at
 
     def overwrite_outputs(self, lane: Lane, layout: Layout, block: Block) -> None:
         """Copy a block's bytes over the outputs on the device, to see what a run writes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,4 +71,37 @@ def test_the_choice_is_least_busy_then_warm(states: list[tuple[int, bool, int]],
         assert (len(chosen.slot.in_flight), chosen.slot.last_layout is not layout) == min(rank)
     for slot in rig.slots:
         slot.in_flight.clear()
+    rig.close()
+
+
+def test_a_batch_begins_when_the_first_slot_has_done_what_it_has() -> None:
+    """At once on an idle slot; behind one batch where a lane is free; behind all where none is."""
+    rig = Rig(num_slots=2, launch_s=0.010, has_marks=True)
+    for size in (10, 20, 10, 20):  # each slot learns what it runs
+        taken(rig, size)
+    now = rig.clock()
+    assert rig.pool.starts_at(now) == now
+    begins_at = []
+    for size in (10, 20, 10, 20):
+        rig.submit(b"x" * size)
+        rig.step()
+        begins_at.append(rig.pool.starts_at(now))
+    assert begins_at[0] == now  # the other slot is idle
+    assert begins_at[1:3] == [pytest.approx(now + 0.010, rel=0.01)] * 2
+    assert begins_at[3] == pytest.approx(now + 0.020, rel=0.01)
+    late = now + 1.0  # it takes longer than ever before: soon, but nobody knows when
+    assert rig.pool.starts_at(late) == pytest.approx(late + 0.010, rel=0.01)
+    rig.run()
+    rig.close()
+
+
+def test_where_nothing_is_known_a_batch_begins_at_once() -> None:
+    """Before the first run has taught anything, and where no slot works any more."""
+    rig = Rig(num_slots=1)
+    rig.submit(b"x")
+    rig.step()
+    assert rig.pool.starts_at(5.0) == 5.0
+    rig.run()
+    rig.slots[0].move_to(SlotState.FAULTED)
+    assert rig.pool.starts_at(6.0) == 6.0
     rig.close()
