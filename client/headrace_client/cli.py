@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,9 +12,10 @@ import grpc
 
 from headrace_client import printing
 from headrace_client.arguments import read_inputs
+from headrace_client.bench.options import add_options as add_bench_options
 from headrace_client.calls import HealthStatus
 from headrace_client.errors import CallFailed, HeadraceClientError
-from headrace_client.settings import Tls
+from headrace_client.settings import Settings, Tls
 from headrace_client.sync import Client
 
 DEFAULT_URL = "localhost:8001"
@@ -25,7 +27,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     command: Command = arguments.command
     try:
-        with Client(arguments.url, timeout_s=arguments.timeout, tls=_tls(arguments)) as client:
+        settings = _settings(arguments)
+        with Client(
+            settings.url,
+            timeout_s=settings.timeout_s,
+            tls=settings.tls,
+            metadata=settings.metadata,
+        ) as client:
             return command(client, arguments)
     except HeadraceClientError as error:
         print(f"headrace-client: {arguments.url}: {error}", file=sys.stderr)
@@ -84,9 +92,33 @@ def metadata(client: Client, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tls(arguments: argparse.Namespace) -> Tls | None:
+def bench(client: Client, arguments: argparse.Namespace) -> int:
+    """Put load on a model, in a closed or an open loop, and report what came of it."""
+    from headrace_client.bench.command import run
+    from headrace_client.bench.plan import UsageError
+
+    try:
+        return run(client, _settings(arguments), arguments)
+    except UsageError as error:
+        return int(arguments.fail(str(error)))  # exits with 2
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
     files = (arguments.root_cert, arguments.client_cert, arguments.client_key)
-    return Tls(*files) if arguments.tls or any(files) else None
+    tls = Tls(*files) if arguments.tls or any(files) else None
+    return Settings(arguments.url, arguments.timeout, tls, metadata=tuple(arguments.header))
+
+
+def _header(text: str) -> tuple[str, str | bytes]:
+    key, colon, value = (part.strip() for part in text.partition(":"))
+    if not key or not colon:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected KEY:VALUE")
+    if not key.endswith("-bin"):
+        return key, value
+    try:
+        return key, base64.b64decode(value, validate=True)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}; keys in -bin take base64") from None
 
 
 def _common() -> argparse.ArgumentParser:
@@ -104,6 +136,14 @@ def _common() -> argparse.ArgumentParser:
         default=10.0,
         metavar="S",
         help="seconds for each call (default 10)",
+    )
+    common.add_argument(
+        *("-H", "--header"),
+        type=_header,
+        action="append",
+        default=[],
+        metavar="KEY:VALUE",
+        help="metadata of every call, such as authorization:Bearer…; repeatable",
     )
     common.add_argument("--tls", action="store_true", help="encrypt the connection")
     common.add_argument("--root-cert", metavar="PEM", help="authorities to trust; implies --tls")
@@ -145,6 +185,9 @@ def _parser() -> argparse.ArgumentParser:
         "-o", "--output", action="append", metavar="NAME", help="only this output; repeatable"
     )
     add(health, "optional", with_version=False)
+    loading = add(bench, "", with_version=False)
+    add_bench_options(loading)
+    loading.set_defaults(fail=loading.error)
     for one in (asking, add(models, "", with_version=False), add(metadata, "optional")):
         one.add_argument("--json", action="store_true", help="print JSON")
     return parser

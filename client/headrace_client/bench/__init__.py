@@ -1,0 +1,1 @@
+"""The load generator ``headrace-client bench``: schedules, workers, and what they measured."""
