@@ -147,10 +147,11 @@ def trial_layouts(
     own = list(engine.trial_shapes())
     values = list(engine.trial_values()) if isinstance(engine, ShapedByValues) else [()] * len(own)
     calls = dict.fromkeys((*zip(own, values, strict=True), *((each, ()) for each in shapes)))
-    return [kinds.lay_out(each, _sizes_of_zeros(engine, each), given) for each, given in calls]
+    return [kinds.lay_out(each, sizes_of_zeros(engine, each), given) for each, given in calls]
 
 
-def _sizes_of_zeros(engine: Engine, shapes: Sequence[Shape]) -> tuple[int, ...]:
+def sizes_of_zeros(engine: Engine, shapes: Sequence[Shape]) -> tuple[int, ...]:
+    """Return the bytes of all inputs of these shapes, BYTES elements being empty."""
     return tuple(
         num_elements(shape) * (DATATYPES[spec.datatype].itemsize_bytes or EMPTY_ELEMENT_BYTES)
         for spec, shape in zip(engine.signature.inputs, shapes, strict=True)

@@ -16,7 +16,8 @@ from headrace.engines.kinds import Kinds
 from headrace.engines.model_spec import ModelSpec
 from headrace.errors import DeviceError, EngineError
 from headrace.model import reserve_blocks
-from headrace.slots.blocks import BlockPool
+from headrace.slots.blocks import BlockPool, size_class
+from headrace.slots.capacity import Capacity
 from headrace.slots.footprint import Footprint
 from headrace.slots.graphs import GraphTally
 from headrace.slots.lane import Lane
@@ -24,6 +25,7 @@ from headrace.slots.pool import SlotPool
 from headrace.slots.slot import NUM_LANES, Slot
 from headrace.slots.warmup import capture_graphs, warm_up
 from headrace.trials import Trials, plan_trials, shape_tensors
+from headrace.warm_batches import WarmBatches
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,12 @@ NUM_TRIALS = 20  # the least of so many runs is what the model takes
 LEAST_HAND_OVER_S = 50e-6
 """In a busy server both threads want the interpreter lock; an idle measurement does not show it."""
 LONG_RUN_S = 0.005  # longer than any hand-over: no need to measure more often
+LONGEST_INLINE_S = 1e-3
+"""The front door receives nothing while a batch runs inline, so even the largest must be short. 32
+rows of a small MLP take 0.14 ms; above a millisecond, most of a core's work would be the model's,
+and a thread of its own takes it off the front door."""
+RESERVED_BYTES = 128 << 20
+"""Pinned ahead for one model's batches at most: it takes a millisecond a megabyte."""
 
 USUAL_LOAD_S = 20.0
 """Slots that are opened later than that capture in use what nobody asked for."""
@@ -47,6 +55,7 @@ class Opened:
         layouts: What they were warmed up with.
         kinds: What laid these out, and will lay out requests and batches.
         least_rows: Of layouts that fewer rows, down to so many, are padded to.
+        capacity: What batches take, as measured; nothing for models that do not batch.
         footprint: Their memory; None where the device has none of its own.
         graphs: None where CUDA graphs are off.
     """
@@ -54,6 +63,7 @@ class Opened:
     pool: SlotPool
     layouts: Sequence[Layout]
     kinds: Kinds
+    capacity: Capacity
     footprint: Footprint | None = None
     graphs: GraphTally | None = None
     least_rows: Mapping[Layout, int] = field(default_factory=dict)
@@ -99,31 +109,75 @@ class SlotOpener:
             HeadraceError: It cannot be served; nothing stays open.
         """
         trials = plan_trials(engine, spec, config, self._device, self._blocks)
-        layouts = trials.layouts
-        if isinstance(self._device, HostDevice) and self._is_short(engine, layouts[0], spec):
-            stream: Stream = self._device.open_inline_stream()
-            slot = self._open_slot(0, engine, stream, is_inline=True)
-            return Opened(SlotPool([slot]), layouts, trials.kinds)
+        batches = WarmBatches(spec.name, trials.batches, self._blocks, clock=self._clock)
+        if isinstance(self._device, HostDevice):
+            inline = self._open_inline(self._device, engine, spec, trials, batches)
+            if inline is not None:
+                return inline
         num_slots = spec.num_slots or self.num_slots
         slots: list[Slot] = []
         began_at = self._clock()
         try:
             for index in range(num_slots):
                 slots.append(self._open_slot(index, engine, self._device.open_stream()))
+                batches.hold(slots[-1])
                 is_late = self._clock() - began_at > USUAL_LOAD_S
                 self._warm_up(slots[-1], trials, spec, has_usual=not is_late)
+            capacity = batches.measure(slots)
         except BaseException:
             SlotPool(slots).close()
             raise
+        if trials.tally is not None:
+            trials.tally.restart()
+        pool = SlotPool(slots)
+        if self._device.is_unified:
+            return Opened(pool, trials.all, trials.kinds, capacity)
+        footprint = Footprint(pool, engine.weights_bytes, self._reserve(trials, num_slots))
+        return Opened(
+            pool, trials.all, trials.kinds, capacity, footprint, trials.tally, trials.least_rows
+        )
+
+    def _open_inline(
+        self,
+        device: HostDevice,
+        engine: Engine,
+        spec: ModelSpec,
+        trials: Trials,
+        batches: WarmBatches,
+    ) -> Opened | None:
+        """Open the one slot of a model that is shorter than a hand-over, its largest batch too."""
+        slot = self._open_slot(0, engine, device.open_inline_stream(), is_inline=True)
+        with ExitStack() as undo:
+            undo.callback(slot.close)
+            if not self._is_short(device, slot, trials.layouts[0], spec):
+                return None
+            batches.hold(slot)
+            capacity = batches.measure([slot])
+            largest_s = capacity.mean_s(batches.max_rows)
+            if largest_s >= LONGEST_INLINE_S:
+                log.info(
+                    "%s takes %.1f ms for %d rows: too long to run inline",
+                    spec.name,
+                    largest_s * 1e3,
+                    batches.max_rows,
+                )
+                return None
+            undo.pop_all()
+        return Opened(SlotPool([slot]), trials.all, trials.kinds, capacity)
+
+    def _reserve(self, trials: Trials, num_slots: int) -> int:
+        """Have blocks ahead for what may be in flight and as much again; return their bytes."""
         num_lanes = num_slots * NUM_LANES
-        blocks_bytes = sum(
+        num_bytes = sum(
             reserve_blocks(self._blocks, layout, num_lanes, self._device) for layout in trials.asked
         )
-        pool = SlotPool(slots)
-        footprint = Footprint(pool, engine.weights_bytes, blocks_bytes)
-        if self._device.is_unified:
-            return Opened(pool, layouts, trials.kinds)
-        return Opened(pool, layouts, trials.kinds, footprint, trials.tally, trials.least_rows)
+        if trials.batches:
+            size_bytes = trials.batches[1].size_bytes
+            count = min(
+                2 * num_lanes * max(trials.batches), RESERVED_BYTES // size_class(size_bytes)
+            )
+            num_bytes += self._blocks.reserve(size_bytes, count)
+        return num_bytes
 
     def _open_slot(
         self, index: int, engine: Engine, stream: Stream, *, is_inline: bool = False
@@ -164,18 +218,11 @@ class SlotOpener:
             log.info("%s: no CUDA graph was captured on zeros: %s", spec.name, error)
         else:
             log.info("%s: slot %d has %d CUDA graphs", spec.name, slot.index, num_graphs)
-        trials.tally.restart()
 
-    def _is_short(self, engine: Engine, layout: Layout, spec: ModelSpec) -> bool:
-        device = self._device
-        assert isinstance(device, HostDevice)
-        slot = self._open_slot(0, engine, device.open_inline_stream(), is_inline=True)
-        try:
-            best_s = min(self._try(slot, layout, spec) for _ in range(2))
-            for _ in range(NUM_TRIALS if best_s < LONG_RUN_S else 0):
-                best_s = min(best_s, self._try(slot, layout, spec))
-        finally:
-            slot.close()
+    def _is_short(self, device: HostDevice, slot: Slot, layout: Layout, spec: ModelSpec) -> bool:
+        best_s = min(self._try(slot, layout, spec) for _ in range(2))
+        for _ in range(NUM_TRIALS if best_s < LONG_RUN_S else 0):
+            best_s = min(best_s, self._try(slot, layout, spec))
         hand_over_s = max(device.hand_over_s(), LEAST_HAND_OVER_S)
         log.info(
             "%s takes %.0f us, a hand-over %.0f us", spec.name, best_s * 1e6, hand_over_s * 1e6

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.device.base import Device
 from headrace.engines.base import CapturableEngine, Engine, Layout, Shape
+from headrace.engines.batching_spec import usual_rows
 from headrace.engines.graph_spec import (
     FIELD,
     WantedGraph,
@@ -17,7 +18,7 @@ from headrace.engines.graph_spec import (
 from headrace.engines.kinds import Kinds
 from headrace.engines.model_spec import ModelSpec
 from headrace.errors import ConfigError, RequestError
-from headrace.model import engine_shapes, trial_layouts
+from headrace.model import engine_shapes, sizes_of_zeros, trial_layouts
 from headrace.slots.blocks import BlockPool
 from headrace.slots.graphs import GraphTally
 from headrace_proto.v1 import model_config_pb2 as config_pb
@@ -39,6 +40,7 @@ class Trials:
         kinds: What laid them out.
         graphs: What some of them are there for.
         tally: Counts the model's graphs; None when it has none.
+        batches: By rows, the batch sizes to try, what matters most first; none without batching.
     """
 
     layouts: list[Layout]
@@ -46,6 +48,12 @@ class Trials:
     usual: set[Layout] = field(default_factory=set)
     graphs: dict[Layout, WantedGraph] = field(default_factory=dict)
     tally: GraphTally | None = None
+    batches: dict[int, Layout] = field(default_factory=dict)
+
+    @property
+    def all(self) -> list[Layout]:
+        """Every layout that ran: bindings and graphs are kept by these objects."""
+        return list(dict.fromkeys((*self.layouts, *self.batches.values())))
 
     @property
     def asked(self) -> list[Layout]:
@@ -112,6 +120,7 @@ def plan_trials(
             if layout.input_shapes in wanted
         },
         tally,
+        _batches(engine, spec, kinds, blocks) if layouts[0].kind is not None else {},
     )
 
 
@@ -150,6 +159,38 @@ def _wanted_graphs(
         return {engine_shapes(engine, spec, each.shapes): each for each in graphs}
     except RequestError as error:
         raise ConfigError(str(error), field=FIELD) from error
+
+
+def _batches(engine: Engine, spec: ModelSpec, kinds: Kinds, blocks: BlockPool) -> dict[int, Layout]:
+    """Lay out the usual batch sizes, as many rows as there can be requests of one.
+
+    None where dimensions are free and the engine has no optimum for them: what some shape takes
+    says nothing about those that will come.
+    """
+    inputs = engine.signature.inputs
+    is_fixed = bool(engine.profile_rows) or not any(None in each.shape[1:] for each in inputs)
+    if spec.batching is None or spec.batching.max_rows < 2 or not is_fixed:
+        return {}
+    batches: dict[int, Layout] = {}
+    for rows in usual_rows(spec.batching.max_rows, spec.batching.preferred_rows):
+        shapes = [(rows, *shape[1:]) for shape in engine.trial_shapes()[0]]
+        try:
+            engine.check_inputs(shapes)
+        except RequestError:
+            continue  # of no profile
+        batches[rows] = kinds.lay_out(shapes, sizes_of_zeros(engine, shapes))
+    one = batches.get(1)
+    if one is None:
+        return {}
+    fitting = {rows: each for rows, each in batches.items() if blocks.fits(one.size_bytes, rows)}
+    if len(fitting) < len(batches):
+        log.warning(
+            "%s: batches of more than %d rows do not fit into the staging memory; raise "
+            "--pinned-memory-pool-byte-size",
+            spec.name,
+            max(fitting),
+        )
+    return fitting
 
 
 def _is_small(layout: Layout, blocks: BlockPool) -> bool:

@@ -85,9 +85,9 @@ class BlockPool:
         self.num_leased = 0
         self.leased_bytes = 0
 
-    def fits(self, size_bytes: int) -> bool:
-        """Say whether a block of this size could ever be leased."""
-        return size_class(size_bytes) <= self._budget_bytes
+    def fits(self, size_bytes: int, count: int = 1) -> bool:
+        """Say whether so many blocks of this size could ever be leased at a time."""
+        return size_class(size_bytes) * count <= self._budget_bytes
 
     def lease(self, size_bytes: int) -> Block | None:
         """Hand out a block of at least `size_bytes`, None when the budget is spent.

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Final
 
 from headrace.engines.base import Layout
+from headrace.errors import DeviceError, EngineError
 from headrace.slots.batch import Batch
 from headrace.slots.blocks import BlockPool
 from headrace.slots.capacity import Capacity
@@ -18,7 +19,7 @@ from headrace.slots.warmup import Trial, run, zeros
 
 NUM_RUNS: Final = 5  # of each size, after one that sets the engine up for it
 SIZE_S: Final = 0.3  # and no more once a size has taken so long
-LONG_S: Final = 1.0  # a run that takes longer is a good enough measure, first though it be
+LONG_S: Final = 0.3  # a run that takes longer is a good enough measure, first though it be
 
 
 class TrialBatches:
@@ -44,25 +45,37 @@ class TrialBatches:
         self._clock = clock
         self._until = until
 
-    def measure(self, slot: Slot, capacity: Capacity) -> list[int]:
+    def measure(self, slot: Slot, capacity: Capacity) -> dict[int, str]:
         """Run every size some times on a slot's first lane and teach `capacity` what they take.
 
         Returns:
-            Sizes that were left out: time was up, or there are not so many blocks.
+            The sizes that were left out, each with the reason.
 
         Raises:
-            EngineError: The engine refused zeros. A model may do so and yet serve real data.
-            DeviceError: The device failed, or has no memory for them.
+            DeviceError: The device is dead.
         """
-        return [rows for rows in self._layouts if not self._measure(slot, rows, capacity)]
+        return self._run_all(slot, capacity)
 
-    def run_once(self, slot: Slot) -> list[int]:
+    def run_once(self, slot: Slot) -> dict[int, str]:
         """Run every size once on a slot's first lane; as `measure` otherwise."""
-        return [rows for rows in self._layouts if not self._measure(slot, rows, None)]
+        return self._run_all(slot, None)
 
-    def _measure(self, slot: Slot, rows: int, capacity: Capacity | None) -> bool:
-        if self._clock() >= self._until:
-            return False
+    def _run_all(self, slot: Slot, capacity: Capacity | None) -> dict[int, str]:
+        left: dict[int, str] = {}
+        for rows in self._layouts:
+            if self._clock() >= self._until:
+                left[rows] = "the time for it was up"
+                continue
+            try:
+                if not self._run(slot, rows, capacity):
+                    left[rows] = "there is no staging memory for so many requests"
+            except (EngineError, DeviceError) as error:
+                if isinstance(error, DeviceError) and error.sticky:
+                    raise
+                left[rows] = str(error)
+        return left
+
+    def _run(self, slot: Slot, rows: int, capacity: Capacity | None) -> bool:
         with zeros(self._layouts[1], self._blocks, rows) as members:
             if len(members) < rows:
                 return False

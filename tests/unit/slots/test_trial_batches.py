@@ -10,7 +10,7 @@ from headrace.device.base import Device
 from headrace.device.host import HostDevice
 from headrace.device.sim import SimDevice
 from headrace.engines.base import Binding
-from headrace.errors import EngineError
+from headrace.errors import DeviceError, EngineError
 from headrace.slots.capacity import Capacity
 from headrace.slots.gather import hold
 from headrace.slots.trial_batches import LONG_S, NUM_RUNS, SIZE_S, TrialBatches
@@ -55,7 +55,7 @@ def rig() -> Iterator[TimedRig]:
 def test_the_table_says_what_each_size_takes(rig: TimedRig) -> None:
     """As measured on the clock; a size is run once more than it is measured."""
     capacity = Capacity()
-    assert rig.trials().measure(rig.slot, capacity) == []
+    assert rig.trials().measure(rig.slot, capacity) == {}
     assert [rows for rows, _ in capacity.table()] == sorted(SIZES)
     for rows in SIZES:
         assert capacity.mean_s(rows) == pytest.approx(FIXED_S + ROW_S * rows)
@@ -66,7 +66,8 @@ def test_the_table_says_what_each_size_takes(rig: TimedRig) -> None:
 def test_what_matters_most_is_measured_before_time_is_up(rig: TimedRig) -> None:
     """In the order that was given; the rest is told, and their durations follow from the others."""
     capacity = Capacity()
-    assert rig.trials(until=0.1).measure(rig.slot, capacity) == [4, 2]
+    left = rig.trials(until=0.1).measure(rig.slot, capacity)
+    assert left == dict.fromkeys((4, 2), "the time for it was up")
     assert [rows for rows, _ in capacity.table()] == [1, 8]
     assert capacity.mean_s(4) == pytest.approx(FIXED_S + ROW_S * 4)
 
@@ -84,14 +85,14 @@ def test_slow_models_run_less_often(rig: TimedRig, fixed_s: float, num_runs: int
 def test_more_rows_than_there_are_blocks_for_are_left_out(rig: TimedRig) -> None:
     """Such a batch will never be."""
     rig.blocks._budget_bytes = 5 * 4096
-    assert rig.trials().measure(rig.slot, Capacity()) == [8]
+    left = rig.trials().measure(rig.slot, Capacity())
+    assert left == {8: "there is no staging memory for so many requests"}
 
 
 def test_a_refusal_leaves_the_slot_usable(rig: TimedRig) -> None:
     """A model may refuse zeros and yet serve real data."""
     rig.context.error = EngineError("zeros are refused")
-    with pytest.raises(EngineError, match="zeros are refused"):
-        rig.trials().measure(rig.slot, Capacity())
+    assert rig.trials().run_once(rig.slot) == {SIZES[0]: "zeros are refused"}
     batch = rig.batch(1, 2)
     assert rig.run(batch) == expected(batch)
     rig.release(batch)
@@ -99,7 +100,7 @@ def test_a_refusal_leaves_the_slot_usable(rig: TimedRig) -> None:
 
 def test_other_slots_run_each_size_once(rig: TimedRig) -> None:
     """That is enough for what an engine sets up on its first run of a shape."""
-    assert rig.trials().run_once(rig.slot) == []
+    assert rig.trials().run_once(rig.slot) == {}
     assert [seen[0].size // 5 for seen in rig.context.seen] == list(SIZES)
 
 
@@ -121,3 +122,14 @@ def test_memory_that_is_held_for_the_largest_batch_does_not_move(device: Device)
     assert isinstance(rig.context, Mirror)
     rig.close()
     device.close()
+
+
+def test_a_dead_device_ends_the_load() -> None:
+    """It is no fault of the batch."""
+    device = SimDevice()
+    rig = BatchRig(device, device.open_stream())
+    layouts = {rows: rig.kind.layout(rows) for rows in SIZES}
+    trials = TrialBatches(layouts, rig.blocks, clock=lambda: 0.0, until=1.0)
+    device.fail_device(device.now)
+    with pytest.raises(DeviceError, match="illegal address"):
+        trials.run_once(rig.slot)

@@ -21,6 +21,7 @@ GROUND = {
 COMPOSITION = (
     *("__main__", "app", "banner", "catalog", "cli", "fronts", "life", "loader", "logging_setup"),
     *("building", "memory", "model", "naps", "observe", "opening", "table", "trials"),
+    "warm_batches",
     *("ladder", "timeline"),
 )
 
