@@ -26,7 +26,7 @@ from headrace.memory import keep_large_blocks
 from headrace.metrics import Metrics
 from headrace.metrics_http import MetricsServer
 from headrace.model import ServedModel
-from headrace.observe import observe
+from headrace.observe import observe, observe_door
 from headrace.rpc.admin import AdminService
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import InferService
@@ -144,6 +144,7 @@ async def _open(
             timeline.start()
         door = _make_door(config, life, device, link, catalog, infer=infer)
         stack.push_async_callback(door.close)
+        observe_door(metrics, door)
         await door.start()
         yield _Opened(config, device, blocks, metrics, catalog, scheduler, link, door, http)
 

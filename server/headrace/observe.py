@@ -6,6 +6,7 @@ from functools import partial
 
 from headrace.catalog import ModelCatalog
 from headrace.config import ServerConfig
+from headrace.fronts import FrontDoor
 from headrace.metrics import Metrics
 from headrace.model import ServedModel
 from headrace.scheduling.line import Line
@@ -41,6 +42,14 @@ def observe(
         for name in ("headrace_queue_length", "nv_inference_pending_request_count"):
             metrics.add_source(name, partial(_length, line), **labels)
         observe_resources(metrics, model, labels)
+
+
+def observe_door(metrics: Metrics, door: FrontDoor) -> None:
+    """Show the open streams and what is held for them."""
+    metrics.add_source("headrace_streams", lambda: door.streams.num_open if door.streams else 0)
+    metrics.add_source(
+        "headrace_stream_bytes", lambda: door.streams.held.total if door.streams else 0
+    )
 
 
 def observe_resources(metrics: Metrics, model: ServedModel, labels: dict[str, str]) -> None:

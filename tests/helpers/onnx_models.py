@@ -147,6 +147,17 @@ def slow(square: int = 192) -> onnx.ModelProto:
     return model(nodes, ports, [port("y", FLOAT, ["n"])], [shape])
 
 
+def wide(columns: int) -> onnx.ModelProto:
+    """`x` FP32 [1] → `y` FP32 [columns], x in each: a small request with a large reply."""
+    shape = numpy_helper.from_array(np.array([columns], np.int64), "shape")
+    return model(
+        [helper.make_node("Expand", ["x", "shape"], ["y"])],
+        [port("x", FLOAT, [1])],
+        [port("y", FLOAT, [columns])],
+        [shape],
+    )
+
+
 def save(built: onnx.ModelProto, path: Path) -> Path:
     """Writes a model file, the folders above it too."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -79,6 +79,12 @@ _FAMILIES: Final = (
     ),
     Family("headrace_slots_busy", "gauge", "Slots with at least one lane in flight"),
     Family("headrace_lanes_in_flight", "gauge", "Lanes whose work is enqueued and not yet done"),
+    Family("headrace_streams", "gauge", "ModelStreamInfer calls that are open"),
+    Family(
+        "headrace_stream_bytes",
+        "gauge",
+        "Bytes of their requests and of replies to them that have not been written",
+    ),
     Family("headrace_blocks_leased", "gauge", "Staging blocks leased to requests"),
     Family(
         "headrace_blocks_leased_bytes", "gauge", "Bytes of the staging blocks leased to requests"
