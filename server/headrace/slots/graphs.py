@@ -115,10 +115,11 @@ class LaneGraphs:
         """Say whether there is a graph for a binding."""
         return binding in self._graphs
 
-    def refuse(self, binding: Binding) -> None:
-        """Give up the graph of a binding, and never capture it again."""
-        self.forget(binding)
-        self._refused.add(binding)
+    def give_up(self) -> None:
+        """Drop all graphs, and let no lane of the model capture any more."""
+        for binding in list(self._graphs):
+            self.forget(binding)
+        self._tally.num_refusals = MAX_REFUSALS
 
     def forget(self, binding: Binding) -> None:
         """Drop what is known of a binding that goes; nothing of this lane may be in flight."""

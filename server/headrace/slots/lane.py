@@ -139,10 +139,10 @@ class Lane:
         """Say whether there is a graph for this layout."""
         return self.graphs is not None and self.graphs.has(self._bindings[layout])
 
-    def refuse_graph(self, layout: Layout) -> None:
-        """Give up the graph for this layout, and never capture it again."""
+    def give_up_graphs(self) -> None:
+        """Drop all graphs; no lane of this model captures any more."""
         assert self.graphs is not None, "there are no graphs"
-        self.graphs.refuse(self._bindings[layout])
+        self.graphs.give_up()
 
     def _drop_bindings(self) -> None:
         """Forget all bindings: they point into memory that moves."""

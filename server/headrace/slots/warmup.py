@@ -61,10 +61,11 @@ def warm_up(slot: Slot, layout: Layout, blocks: BlockPool, *, lane: Lane | None 
 
 
 def capture_graphs(slot: Slot, layouts: Sequence[Layout], blocks: BlockPool) -> int:
-    """Capture a graph of every layout on every lane, and give up those that replay wrong outputs.
+    """Capture a graph of every layout on every lane, and give all up if one replays wrong outputs.
 
     They are compared with plain runs after all of them were captured: one context makes them all,
-    and what it does for one must not change another.
+    and what it does for one must not change another. A model of which one is wrong gets none, of
+    other layouts later neither: those would not be compared.
 
     Returns:
         How many were captured and stand the proof.
@@ -79,12 +80,12 @@ def capture_graphs(slot: Slot, layouts: Sequence[Layout], blocks: BlockPool) -> 
             with zeros(layout, blocks) as (trial,):
                 digests = [_digest(slot, lane, trial) for _ in range(PLAIN_RUNS + 1)]
                 expected[lane, layout] = digests[0]  # of a plain run; the last one was captured
-    proven = [
-        _is_proven(slot, lane, layout, blocks, digest)
-        for (lane, layout), digest in expected.items()
-        if lane.has_graph(layout)
-    ]
-    return sum(proven)
+    captured = [each for each in expected if each[0].has_graph(each[1])]
+    for lane, layout in captured:
+        if not _is_proven(slot, lane, layout, blocks, expected[lane, layout]):
+            _give_up(slot, layout)
+            return 0
+    return len(captured)
 
 
 def _is_proven(slot: Slot, lane: Lane, layout: Layout, blocks: BlockPool, expected: bytes) -> bool:
@@ -94,16 +95,18 @@ def _is_proven(slot: Slot, lane: Lane, layout: Layout, blocks: BlockPool, expect
         num_bytes = layout.size_bytes - layout.outputs_start
         view[layout.outputs_start : layout.size_bytes] = UNWRITTEN * num_bytes
         slot.overwrite_outputs(lane, layout, trial.block)
-        if _digest(slot, lane, trial) == expected:
-            return True
-    lane.refuse_graph(layout)
+        return _digest(slot, lane, trial) == expected
+
+
+def _give_up(slot: Slot, layout: Layout) -> None:
+    for lane in slot.lanes:
+        lane.give_up_graphs()
     log.warning(
-        "slot %d runs inputs of shapes %s without a CUDA graph: a replay gave other outputs than a "
-        "plain run",
+        "slot %d runs without CUDA graphs: for inputs of shapes %s a replay gave other outputs "
+        "than a plain run",
         slot.index,
         [list(shape) for shape in layout.input_shapes],
     )
-    return False
 
 
 def _digest(slot: Slot, lane: Lane, trial: Trial) -> bytes:
