@@ -6,7 +6,8 @@ Imports cuda-bindings: only to be imported where a GPU was found.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from cuda.bindings import driver
 
 from headrace.device.base import Stream
 from headrace.device.cudart import CudartDevice
-from headrace.engines.base import Binding, Layout, Shape, Signature, TensorSpec
-from headrace.engines.layout import plan_layout
+from headrace.engines.base import Binding, Kind, Layout, Shape, Signature, TensorSpec
+from headrace.engines.layout import pad_layout, plan_layout
 from headrace.metrics import Metrics
 from headrace.scheduling.admission import Admission
 from headrace.scheduling.batcher import SingleBatcher
@@ -29,6 +30,7 @@ from headrace.slots.poller import Poller
 from headrace.slots.pool import SlotPool
 from headrace.slots.slot import Slot
 from helpers.cudart_rig import checked
+from helpers.delay_batcher import DelayBatcher
 
 # dst[i] = src[i] + 1 for n bytes; the driver compiles it for the GPU at hand.
 ADD_ONE = b"""
@@ -185,18 +187,42 @@ class CudaRig:
         )
         self.scheduler.add_line(self.line)
         self.replies: dict[Request, list[bytes | Exception]] = {}
+        self.kind: Kind | None = None
         self._layouts: dict[int, Layout] = {}
+
+    def layout_for(self, size: int) -> Layout:
+        """Return the one layout for payloads of this size."""
+        if self.kind is not None:
+            return self.kind.layout(size)
+        return self._layouts.setdefault(size, plan_layout([(size,)], [size], [(size,)], [size]))
+
+    def use_batches(self, max_rows: int, padded_to: Mapping[int, int] | None = None) -> None:
+        """From now on every byte is a row, and what waits together runs together.
+
+        Args:
+            max_rows: Of a batch.
+            padded_to: Rows → rows that are run in their place.
+        """
+
+        def plan(rows: int) -> Layout:
+            layout = plan_layout([(rows,)], [rows], [(rows,)], [rows])
+            if padded_to and rows in padded_to:
+                padded = pad_layout(layout, kind.layout(padded_to[rows]))
+                assert padded is not None
+                layout = padded
+            return replace(layout, kind=kind)
+
+        self.kind = kind = Kind(plan)
+        self.line.batcher = DelayBatcher(max_rows)
 
     def submit(self, payload: bytes) -> Request:
         """Submit a request."""
-        size = len(payload)
-        layout = self._layouts.setdefault(size, plan_layout([(size,)], [size], [(size,)], [size]))
         now = time.monotonic()
         request = Request(
             self.line,
-            layout,
+            self.layout_for(len(payload)),
             (payload,),
-            rows=1,
+            rows=1 if self.kind is None else len(payload),
             deadline=None,
             received_at=now,
             parsed_at=now,
