@@ -94,10 +94,11 @@ class BatchRig:
         self.slot = Slot(0, device, stream, self.context, clock=lambda: 0.0, **options)
         self.padded_to: dict[int, int] = {}  # rows -> rows that are run in their place
         self.kind = Kind(self._plan)
+        self._layouts: dict[int, Layout] = {}
 
     def ask(self, rows: int, *, seed: int = 0) -> Asked:
-        """Stage a request."""
-        return Asked(self.blocks, self.kind.layout(rows), rows, seed)
+        """Stage a request, laid out for its own rows."""
+        return Asked(self.blocks, self._own(rows), rows, seed)
 
     def batch(self, *rows: int) -> Batch[Asked]:
         """Stage requests of these rows for one batch."""
@@ -144,15 +145,21 @@ class BatchRig:
         self.slot.close()
         self.blocks.close()
 
+    def _own(self, rows: int) -> Layout:
+        layout = self._layouts.get(rows)
+        if layout is None:
+            shapes = [(rows, width) for width in WIDTHS]
+            sizes = [rows * width for width in WIDTHS]
+            layout = plan_layout(shapes, sizes, shapes[::-1], sizes[::-1])
+            layout = self._layouts[rows] = replace(layout, kind=self.kind)
+        return layout
+
     def _plan(self, rows: int) -> Layout:
-        shapes = [(rows, width) for width in WIDTHS]
-        sizes = [rows * width for width in WIDTHS]
-        layout = plan_layout(shapes, sizes, shapes[::-1], sizes[::-1])
-        if rows in self.padded_to:
-            padded = pad_layout(layout, self.kind.layout(self.padded_to[rows]))
-            assert padded is not None
-            layout = padded
-        return replace(layout, kind=self.kind)
+        if rows not in self.padded_to:
+            return self._own(rows)
+        padded = pad_layout(self._own(rows), self._own(self.padded_to[rows]))
+        assert padded is not None
+        return padded
 
 
 def expected(batch: Batch[Asked]) -> list[list[tuple[Shape, bytes]]]:

@@ -69,8 +69,13 @@ StagedT = TypeVar("StagedT", bound=Staged)
 
 @dataclass(slots=True, eq=False)
 class Batch(Generic[StagedT]):
-    """Requests that run together; `layout` is the batch's own when there are several."""
+    """Requests that run together, and the batch's layout: that of its rows, perhaps padded."""
 
     requests: Sequence[StagedT]
     layout: Layout
     rows: int
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is one request whose block is laid out as the batch is: used as it stands."""
+        return len(self.requests) == 1 and self.requests[0].layout is self.layout

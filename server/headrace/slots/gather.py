@@ -1,5 +1,7 @@
 """Several requests in one run: their inputs go behind one another, their outputs back to each.
 
+So does one request alone whose block is laid out otherwise than the batch, which is padded.
+
 Rules
 - In every input and output, the rows of a request stand behind those of the requests before it.
 - Outputs of several always end up in the requests' own blocks: the lane is freed, and filled again,
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
 
 GATHER_BELOW_BYTES: Final = 24 << 10
 """Pieces (one input of one request) below this, on average, are put together by the CPU and go over
-in one copy; larger ones go over one by one. Measured on an H200, 32 pieces, a copy for each against
-the CPU and one copy: 4 KB 128 and 53 us, 16 KB 134 and 94 us, 64 KB 140 and 299 us."""
+in one copy; larger ones go over one by one. Measured on an H200 (`tests/load/gather_cost.py`), a
+copy for each against the CPU and one: 32 pieces of 4 KB 124 and 38 us, 24 KB 128 and 103, 32 KB 127
+and 147, 64 KB 136 and 273; 2 pieces and 8 meet at 25 and 29 KB. Outputs meet a little below."""
 
 
 def gather(layout: Layout, parts: Sequence[Parts], view: memoryview) -> None:
@@ -88,7 +91,7 @@ def copy_in(stream: Stream, lane: Lane, batch: Batch[Any]) -> None:
     """
     assert lane.memory is not None
     base, layout, requests = lane.memory.ptr, batch.layout, batch.requests
-    if len(requests) == 1:
+    if batch.is_alone:
         stream.copy_h2d(base, requests[0].block.ptr, layout.inputs_end)
     elif is_small(layout.input_sizes, len(requests)):
         lane.inputs.grow(layout.inputs_end)
@@ -107,7 +110,7 @@ def copy_out(stream: Stream, lane: Lane, batch: Batch[Any]) -> None:
     assert lane.memory is not None
     base, layout, requests = lane.memory.ptr, batch.layout, batch.requests
     start = layout.outputs_start
-    if len(requests) == 1:
+    if batch.is_alone:
         to = requests[0].block.ptr
         stream.copy_d2h(HostPtr(to + start), DevicePtr(base + start), layout.size_bytes - start)
     elif is_small(layout.output_sizes, len(requests)):

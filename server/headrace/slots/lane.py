@@ -183,7 +183,7 @@ class Lane:
                 ended_at=now,
             )
         assert self.batch is not None
-        if len(self.batch.requests) > 1 and self.gathered is not None:
+        if self.gathered is not None and not self.batch.is_alone:
             return self.gathered
         execute_s = self.finished_at - self.started_at
         return Timing(self.started_at, nan, execute_s, nan, self.finished_at)

@@ -103,7 +103,7 @@ class Slot:
         try:
             if not self._is_unified:
                 self._enqueue_with_copies(lane, batch)
-            elif len(batch.requests) == 1:
+            elif batch.is_alone:
                 self._enqueue_in_place(lane, batch)
             else:
                 self._enqueue_gathered(lane, batch)

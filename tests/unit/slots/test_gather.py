@@ -102,12 +102,16 @@ def test_answers_do_not_lead_into_the_lane(rig: BatchRig) -> None:
     rig.release(second)
 
 
-def test_rows_of_padding_are_zeros(rig: BatchRig) -> None:
-    """A batch of 3 that runs as one of 8 behind one of 8: nothing of that one is seen again."""
+@pytest.mark.parametrize("rows", [(1, 2), (3,)])
+def test_rows_of_padding_are_zeros(rig: BatchRig, rows: tuple[int, ...]) -> None:
+    """A batch of 3 that runs as one of 8 behind one of 8: nothing of that one is seen again.
+
+    One request alone, too: its block is laid out for 3 rows.
+    """
     rig.padded_to[3] = 8
     full = rig.batch(4, 4)
     rig.run(full)
-    small = rig.batch(1, 2)
+    small = rig.batch(*rows)
     assert rig.run(small) == expected(small)
     for place, seen in enumerate(rig.context.seen[-1]):
         own = np.concatenate([request.inputs[place] for request in small.requests]).ravel()
