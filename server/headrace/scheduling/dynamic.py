@@ -183,11 +183,10 @@ class DynamicBatcher:
                 return None
         requests = waiting.take(0 if kind is None else self._size(waiting, now))
         self._left(kind, waiting, requests)
-        if len(requests) == 1:
+        if kind is None:
             return Batch(requests, requests[0].layout, requests[0].rows)
-        assert kind is not None
         rows = sum(request.rows for request in requests)
-        return Batch(requests, kind.layout(rows), rows)
+        return Batch(requests, kind.layout(rows), rows)  # one request may be padded, too
 
     def _size(self, waiting: Waiting, now: float) -> int:
         """Return how many rows run: a preferred size while those that are left may wait."""
