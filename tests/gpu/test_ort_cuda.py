@@ -295,3 +295,38 @@ def test_many_inputs_of_one_operator_are_replayed_rightly(tmp_path: Path) -> Non
             x = samples[turn % 4]
             wanted = np.concatenate([x + np.float32(index) for index in range(80)], axis=1)
             assert rig.ask(x).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("name", ["mlp", "resnet50_fp16_u8"])
+def test_batches_are_right(repository: Path, name: str) -> None:
+    """Mixed rows, gathered by the CPU (mlp) and by a copy for each (images of 150 KB)."""
+    from load.models import CATALOGUE
+
+    path = path_of(repository, name)
+    inputs = [CATALOGUE[name].sample(1 + seed % 3, seed=seed) for seed in range(12)]
+    with opened(path) as rig:
+        rig.batch(8)
+        requests = [rig.call(x) for x in inputs]
+        rig.run()
+        for request, x in zip(requests, inputs, strict=True):
+            assert is_near(rig.answer(request), on_cpu(path, x))
+        pinned = [lane.inputs.size_bytes for slot in rig.slots for lane in slot.lanes]
+        assert any(pinned) is (name == "mlp")
+
+
+def test_padded_batches_run_as_graphs(repository: Path) -> None:
+    """Batches of up to 8 rows replay the graph of 8, and every answer is its own."""
+    from load.models import CATALOGUE
+
+    path = path_of(repository, "mlp")
+    inputs = [CATALOGUE["mlp"].sample(1 + seed % 3, seed=seed) for seed in range(30)]
+    with opened(path, has_graphs=True) as rig:
+        rig.batch(8, padded_to=dict.fromkeys(range(1, 9), 8))
+        assert rig.warm(inputs[0]) == 4
+        rig.tally.restart()
+        requests = [rig.call(x) for x in inputs]
+        rig.run()
+        for request, x in zip(requests, inputs, strict=True):
+            assert is_near(rig.answer(request), on_cpu(path, x))
+        assert rig.tally.num_hits > 0
+        assert sum(rig.tally.num_misses.values()) == 0
