@@ -72,3 +72,20 @@ def test_asyncio(client: ClientRun, interpreter: Path) -> None:
     assert [tensor["name"] for tensor in seen["metadata"]["inputs"]] == ["a", "b"]
     assert_identities(seen["identities"])
     assert seen["many"] == [True] * 64
+
+
+def test_streams(client: ClientRun, interpreter: Path) -> None:
+    """Order, errors as messages and as statuses, the stream's own deadline, compression."""
+    seen = client(interpreter, "tritonclient_streams.py")
+    in_order = [[str(index), float(index), True] for index in range(500)]
+    for kind in ("many", "gzip", "asyncio"):
+        assert seen[kind] == in_order, kind
+    first, model, name, last = seen["errors"]
+    assert [first, last] == [["identity_fp32", 1.0, True]] * 2
+    assert model == ["None", "Request for unknown model: 'nothing' is not found"]
+    assert name[0] == "None", "an error in a message has no status"
+    assert "'y'" in name[1]
+    answer, (status, text) = seen["strict"]
+    assert answer == ["7", 7.0, True]
+    assert (status, "'nothing' is not found" in text) == ("StatusCode.NOT_FOUND", True)
+    assert [status for status, _ in seen["deadline"]] == ["StatusCode.DEADLINE_EXCEEDED"]
