@@ -92,7 +92,13 @@ _FAMILIES: Final = (
     Family(
         "headrace_model_memory_bytes",
         "gauge",
-        "Memory of a model by kind: weights, contexts and io on the device, blocks pinned ahead",
+        "Memory of a model by kind: weights, contexts and io on the device, pinned blocks (ahead) "
+        "and gather (of lanes, for batches)",
+    ),
+    Family(
+        "headrace_service_seconds",
+        "gauge",
+        "Time that a batch takes on a slot by its rows, copies included, as last seen",
     ),
     Family("headrace_graphs", "gauge", "CUDA graphs kept, one for each lane and shape"),
     Family("headrace_graph_hits_total", "counter", "Executions that replayed a CUDA graph"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from prometheus_client.core import HistogramMetricFamily, Metric
@@ -22,6 +22,7 @@ _BUCKET_LABELS: Final = (*(str(bound_s) for bound_s in BUCKETS_S), "+Inf")
 _US_NS: Final = 1000
 
 _Labels = tuple[tuple[str, str], ...]
+_Read = Callable[[], Iterable[tuple[dict[str, str], float]]]  # more labels, figure
 
 
 class Metrics(Collector):
@@ -32,7 +33,7 @@ class Metrics(Collector):
         self.registry.register(self)
         self._lock = threading.Lock()
         self._models: dict[tuple[str, str], ModelMetrics] = {}
-        self._sources: dict[str, dict[_Labels, Callable[[], float]]] = {}
+        self._sources: dict[str, dict[_Labels, _Read]] = {}
         self._warned: set[tuple[str, _Labels]] = set()
         self._machine: MachineCollector | None = None
 
@@ -74,9 +75,13 @@ class Metrics(Collector):
             read: Called from the scraping thread; a source that raises is left out of that scrape.
             labels: The same names for every source of one metric.
         """
-        assert name in CATALOGUE, f"{name} is not in metrics/catalogue.py"
-        with self._lock:
-            self._sources.setdefault(name, {})[tuple(sorted(labels.items()))] = read
+        self._add(name, labels, lambda: [({}, read())])
+
+    def add_table(
+        self, name: str, label: str, read: Callable[[], Iterable[tuple[str, float]]], **labels: str
+    ) -> None:
+        """Show each (value of `label`, figure) that `read` returns; as `add_source` otherwise."""
+        self._add(name, labels, lambda: [({label: value}, figure) for value, figure in read()])
 
     def remove_source(self, name: str, **labels: str) -> None:
         """Forget a source; an unknown one is no error."""
@@ -92,18 +97,24 @@ class Metrics(Collector):
         for name, readers in sources.items():
             yield self._source_family(name, readers)
 
-    def _source_family(self, name: str, readers: dict[_Labels, Callable[[], float]]) -> Metric:
+    def _add(self, name: str, labels: dict[str, str], read: _Read) -> None:
+        assert name in CATALOGUE, f"{name} is not in metrics/catalogue.py"
+        with self._lock:
+            self._sources.setdefault(name, {})[tuple(sorted(labels.items()))] = read
+
+    def _source_family(self, name: str, readers: dict[_Labels, _Read]) -> Metric:
         metric = family(name)
         for labels, read in readers.items():
             try:
-                value = float(read())
+                figures = [(more, float(figure)) for more, figure in read()]
             except Exception:
                 # One broken source must hide no other figure, nor fill the log at each scrape.
                 if (name, labels) not in self._warned:
                     self._warned.add((name, labels))
                     log.exception("metric %s%s cannot be read; it is left out", name, dict(labels))
                 continue
-            metric.add_sample(name, dict(labels), value)
+            for more, figure in figures:
+                metric.add_sample(name, {**dict(labels), **more}, figure)
         return metric
 
 

@@ -38,11 +38,18 @@ class Footprint:
         lanes = (lane for slot in self.pool.slots for lane in slot.lanes)
         return sum(lane.memory.size_bytes for lane in lanes if lane.memory is not None)
 
+    @property
+    def gather_bytes(self) -> int:
+        """Pinned host memory of the lanes, where small requests of a batch are put together."""
+        lanes = (lane for slot in self.pool.slots for lane in slot.lanes)
+        return sum(lane.inputs.size_bytes + lane.outputs.size_bytes for lane in lanes)
+
     def by_kind(self) -> Mapping[str, Callable[[], int]]:
         """Return what tells the bytes of each kind that is known, at any time."""
         told: dict[str, Callable[[], int]] = {
             "io": lambda: self.io_bytes,
             "blocks": lambda: self.blocks_bytes,
+            "gather": lambda: self.gather_bytes,
         }
         if self.weights_bytes:
             told["weights"] = lambda: self.weights_bytes
@@ -55,5 +62,6 @@ class Footprint:
         contexts = f"{self.contexts_bytes} bytes" if self.contexts_bytes else "unknown"
         return (
             f"weights {weights}, {len(self.pool.slots)} contexts {contexts}, inputs and outputs "
-            f"{self.io_bytes} bytes, staging blocks {self.blocks_bytes} bytes of pinned memory"
+            f"{self.io_bytes} bytes, staging blocks {self.blocks_bytes} bytes and lanes "
+            f"{self.gather_bytes} bytes of pinned memory"
         )

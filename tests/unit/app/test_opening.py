@@ -79,6 +79,7 @@ def test_memory_is_told_when_a_model_is_loaded(
         "contexts": 3 * 4000,
         "io": sum(memory.size_bytes for memory in memories if memory is not None),
         "blocks": footprint.blocks_bytes,
+        "gather": 0,
     }
     assert footprint.blocks_bytes > 0
     assert "m version 1 takes weights 12345 bytes, 3 contexts 12000 bytes" in caplog.text

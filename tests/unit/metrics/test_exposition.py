@@ -185,6 +185,26 @@ def test_a_broken_source_hides_nothing_else(
     metrics.remove_source("headrace_slots_busy", model="digits", version="3")
 
 
+def test_a_table_is_shown_row_by_row(metrics: Metrics, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever rows it has at the scrape; gone with its model; a broken one hides nothing else."""
+    name, labels = "headrace_service_seconds", {"model": "digits", "version": "3"}
+    rows = [("1", 0.5)]
+    metrics.add_table(name, "rows", lambda: rows, **labels)
+    metrics.add_table(name, "rows", lambda: [("1", 1 / 0)], model="broken", version="1")
+
+    def shown() -> dict[str, float]:
+        samples = samples_of(parse_text(render(metrics.registry)[0].decode()))
+        return {dict(found)["rows"]: value for (of, found), value in samples.items() if of == name}
+
+    assert shown() == {"1": 0.5}
+    rows.append(("8", 0.75))
+    with caplog.at_level(logging.ERROR):
+        assert shown() == {"1": 0.5, "8": 0.75}
+    metrics.remove_model("digits", "3")
+    assert shown() == {}
+    assert len(caplog.records) == 1
+
+
 def test_a_model_is_one_object() -> None:
     """Asking twice for one version gives the same counters, another version has its own."""
     metrics = Metrics()
