@@ -68,12 +68,12 @@ async def client(
     async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
         message = request(model)
         if num_streams:
-            first = channel.stream_stream(PATH)()
+            first: Any = channel.stream_stream(PATH)()
             await first.write(message)
             load = Load(message, len(await first.read()))
             await first.done_writing()
             share = in_flight // num_streams
-            calls = (channel.stream_stream(PATH)() for _ in range(num_streams))
+            calls: list[Any] = [channel.stream_stream(PATH)() for _ in range(num_streams)]
             callers = [asyncio.create_task(StreamCaller(load, c, share).run()) for c in calls]
         else:
             unary: Any = channel.unary_unary(INFER)
