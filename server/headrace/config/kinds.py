@@ -9,6 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Protocol, get_args, get_origin
 
+from headrace.config.restriction import Restricted, Restriction
 from headrace.errors import ConfigError
 
 TRUE_WORDS: Final = frozenset({"true", "1", "yes", "on"})
@@ -166,7 +167,14 @@ class Many:
     @property
     def separator(self) -> str:
         """What stands between two values in one text."""
+        if isinstance(self.item, Restricted):
+            return ";"
         return os.pathsep if isinstance(self.item, File) else ","
+
+    @property
+    def is_secret(self) -> bool:
+        """True when no text may repeat a value."""
+        return isinstance(self.item, Restricted)
 
     @property
     def metavar(self) -> str:
@@ -181,7 +189,7 @@ class Many:
     def read(self, raw: Any) -> tuple[Any, ...]:
         """Take a sequence of values, or one text with separators."""
         values = list(raw) if isinstance(raw, list | tuple) else self._split(raw)
-        if not isinstance(self.item, File):  # a path that is one of several is taken as it is
+        if not isinstance(self.item, File | Restricted):  # one of several is taken as it is
             values = [value for part in values for value in self._split(part)]
         return tuple(self.item.read(value) for value in values)
 
@@ -205,7 +213,12 @@ def kind_of(annotation: Any, low: float | None, high: float | None) -> Kind:
         (annotation,) = (part for part in get_args(annotation) if part is not NoneType)
     if annotation in (int, float):
         return Number(low, high, is_integer=annotation is int)
-    kinds: dict[Any, Kind] = {bool: Boolean(), str: Text(), Path: File()}
+    kinds: dict[Any, Kind] = {
+        bool: Boolean(),
+        str: Text(),
+        Path: File(),
+        Restriction: Restricted(),
+    }
     if annotation not in kinds:
         raise ConfigError(f"a setting cannot have the type {annotation}")
     return kinds[annotation]

@@ -116,8 +116,10 @@ class Option:
         try:
             return self.kind.read(raw)
         except (ValueError, OverflowError):
+            is_secret = isinstance(self.kind, Many) and self.kind.is_secret
+            came = "a value that is not shown, for it is secret" if is_secret else repr(raw)
             raise self.error(
-                f"got {raw!r}, expected {self.kind.expected}", field=field, path=path
+                f"got {came}, expected {self.kind.expected}", field=field, path=path
             ) from None
 
     def error(

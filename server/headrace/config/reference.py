@@ -17,7 +17,8 @@ Every setting of `headrace serve` can be given in three ways, and the first that
 3. a key in a TOML file, `grpc_port = 9001`, which `--config FILE` or `HEADRACE_CONFIG` names.
 
 Switches take `--allow-metrics=false`, and alone they mean true. A setting that may be given
-several times is a list in TOML; in one variable, paths are separated by `:` and numbers by `,`.
+several times is a list in TOML; in one variable, paths are separated by `:`, restricted protocols
+by `;` and numbers by `,`.
 Relative paths in a file start at the file's folder. A wrong value stops the start with exit code 2
 and a text that says what came, what was expected and how to mend it.
 

@@ -6,12 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.config.network import GrpcSettings, LimitSettings, MetricsSettings, TlsSettings
+from headrace.config.access import AccessSettings
+from headrace.config.network import (
+    DEFAULT_CONNECTION_AGE_MS,
+    DEFAULT_CONNECTIONS,
+    GrpcSettings,
+    LimitSettings,
+    MetricsSettings,
+    TlsSettings,
+)
 from headrace.config.option import options_of
 from headrace.config.serving import DeviceSettings, LifeSettings, LogSettings, ModelSettings
 from headrace.config.timeline import TimelineSettings
 from headrace.errors import ConfigError
 
+_TLS_FILES: Final = ("grpc_server_cert", "grpc_server_key", "grpc_root_cert")
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 
@@ -20,6 +29,7 @@ class ServerConfig(
     ModelSettings,
     GrpcSettings,
     TlsSettings,
+    AccessSettings,
     LimitSettings,
     MetricsSettings,
     DeviceSettings,
@@ -41,8 +51,23 @@ class ServerConfig(
                 object.__setattr__(self, entry.name, entry.read(value))
         if not self.metrics_address:
             object.__setattr__(self, "metrics_address", self.grpc_address)
-        for error in (*self._path_faults(), *self._tls_faults(), *self._other_faults()):
+        for error in (
+            *self._path_faults(),
+            *self._tls_faults(),
+            *self._native_faults(),
+            *self._other_faults(),
+        ):
             raise error
+        self._fill_in_grpcio_defaults()
+
+    def _fill_in_grpcio_defaults(self) -> None:
+        """Set what is on by default, but not to be had from the other transport."""
+        is_grpcio = self.transport == "grpcio"
+        if self.grpc_max_connection_age_ms is None:
+            age_ms = DEFAULT_CONNECTION_AGE_MS if is_grpcio else 0
+            object.__setattr__(self, "grpc_max_connection_age_ms", age_ms)
+        if self.grpc_max_connections is None and is_grpcio:
+            object.__setattr__(self, "grpc_max_connections", DEFAULT_CONNECTIONS)
 
     @property
     def uses_tls(self) -> bool:
@@ -59,7 +84,7 @@ class ServerConfig(
                 reason = f"got {str(path)!r}, expected a file that exists"
                 fix = "a whole folder of models is given with --model-repository"
                 yield ConfigError(f"{reason}; {fix}", field="MODEL_FILE")
-        for name in ("grpc_server_cert", "grpc_server_key", "grpc_root_cert"):
+        for name in (*_TLS_FILES, "grpc_auth_token_file"):
             path = getattr(self, name)
             if path is not None and not path.is_file():
                 yield _error(name, f"got {str(path)!r}, expected a file that exists", "name one")
@@ -75,7 +100,7 @@ class ServerConfig(
             if getattr(self, name) is None:
                 reason = "missing, but TLS is switched on"
                 yield _error(name, reason, "name the PEM file, or leave out --grpc-use-ssl")
-        for name in ("grpc_server_cert", "grpc_server_key", "grpc_root_cert"):
+        for name in _TLS_FILES:
             if getattr(self, name) is not None and not self.uses_tls:
                 reason = "given, but TLS is switched off: clients would be served unencrypted"
                 yield _error(name, reason, "add --grpc-use-ssl, or leave the file out")
@@ -83,11 +108,23 @@ class ServerConfig(
             reason = "got 'native' together with TLS, which that transport does not have"
             yield _error("transport", reason, "use --transport=grpcio, or end TLS before headrace")
 
+    def _native_faults(self) -> Iterator[ConfigError]:
+        if self.transport != "native":
+            return
+        for name, what, none in (
+            ("grpc_max_connection_age_ms", "a connection age", 0),
+            ("grpc_max_connections", "a limit on connections", None),
+            ("grpc_infer_response_compression_level", "compressed replies", "none"),
+        ):
+            if getattr(self, name) not in (none, None):
+                reason = f"got 'native' together with {what}, which that transport lacks"
+                fix = f"use --transport=grpcio, or leave out {_BY_NAME[name].flag}"
+                yield _error("transport", reason, fix)
+
     def _other_faults(self) -> Iterator[ConfigError]:
-        if self.transport == "native" and self.grpc_max_connection_age_ms:
-            reason = "got 'native' together with a connection age, which that transport lacks"
-            fix = "use --transport=grpcio, or leave out --grpc-max-connection-age"
-            yield _error("transport", reason, fix)
+        for group in self.repeated_groups():
+            reason = f"got {group!r} more than once"
+            yield _error("grpc_restricted_protocol", reason, "restrict each protocol once")
         if self.model_control_mode != "none":
             reason = f"got {self.model_control_mode!r}, which is not offered yet, expected 'none'"
             yield _error("model_control_mode", reason, "restart the server to change its models")

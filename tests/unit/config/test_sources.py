@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.config import OPTIONS, Option, ServerConfig, load, unknown_variables
 from headrace.config.kinds import Boolean, Choice, File, Many, Number, Text
+from headrace.config.restriction import Restricted, Restriction
 from headrace.errors import ConfigError
 
 FLAGS = [option for option in OPTIONS if not option.declaration.is_argument]
@@ -63,6 +64,8 @@ def example(option: Option, folder: Path) -> Any:
             value = folder / "file"
             value.touch()
             value = folder if option.name == "model_repository" else value
+        case Restricted():
+            value = Restriction(("trace", "logging"), "key", "a=b:c,d")
         case _:
             value = "example"
     return (value,) if isinstance(option.kind, Many) else value
@@ -84,6 +87,8 @@ def test_every_setting_can_be_given_in_every_way(option: Option, tmp_path: Path)
     """Text of a flag, text of the environment and TOML read alike, under each of its names."""
     value = example(option, tmp_path)
     text = option.kind.show(value)
+    if isinstance(option.kind, Many) and option.kind.is_secret:
+        text = "trace,logging:key=a=b:c,d"
     is_bare = isinstance(option.kind, Boolean | Number)
     toml = text if is_bare else f'"{text}"'
 
