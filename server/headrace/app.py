@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from headrace.access import Access, open_access
 from headrace.banner import OFF, Banner, BannerModel, print_banner
 from headrace.catalog import ModelCatalog
 from headrace.config import ServerConfig
@@ -18,7 +19,7 @@ from headrace.device import open_device
 from headrace.device.base import Device
 from headrace.engines.repository import find_models
 from headrace.errors import ConfigError
-from headrace.fronts import FrontDoor, joined
+from headrace.fronts import FrontDoor
 from headrace.life import EXIT_CUT_SHORT, Life, Phase
 from headrace.link.local import LocalLink
 from headrace.loader import Loader, LoadOptions, load_all
@@ -27,6 +28,7 @@ from headrace.metrics import Metrics
 from headrace.metrics_http import MetricsServer
 from headrace.model import ServedModel
 from headrace.observe import observe, observe_door
+from headrace.port import joined
 from headrace.rpc.admin import AdminService
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import InferService
@@ -120,6 +122,7 @@ async def _open(
         blocks = BlockPool(device, min(config.pinned_memory_pool_bytes, config.max_bytes_in_flight))
         stack.callback(blocks.close)
         metrics = Metrics()
+        access = open_access(config, metrics, clock=clock)  # before what takes long to load
         catalog = ModelCatalog(strict_readiness=config.strict_readiness)
         stack.callback(catalog.close)
         loader = Loader(device, blocks, metrics, _load_options(config), clock=clock)
@@ -142,7 +145,7 @@ async def _open(
         )
         if config.timeline_at_start:
             timeline.start()
-        door = _make_door(config, life, device, link, catalog, infer=infer)
+        door = _make_door(config, life, device, link, catalog, infer=infer, access=access)
         stack.push_async_callback(door.close)
         observe_door(metrics, door)
         await door.start()
@@ -245,11 +248,13 @@ def _make_door(
     catalog: ModelCatalog,
     *,
     infer: InferService,
+    access: Access,
 ) -> FrontDoor:
     return FrontDoor(
         config,
         device,
         link,
+        access=access,
         infer=infer,
         admin=AdminService(catalog, server_id=config.server_id, is_stopping=life.is_stopping),
         health=HealthService(catalog, is_welcome=life.is_serving, is_stopping=life.is_stopping),

@@ -8,23 +8,23 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import grpc
-
+from headrace.access import Access
 from headrace.config import ServerConfig
 from headrace.device.base import Device
 from headrace.errors import ConfigError
 from headrace.link.base import Link
 from headrace.naps import end_naps_in_time
+from headrace.port import channel_options, joined
 from headrace.rpc.admin import AdminService
 from headrace.rpc.drive import LoopDriver
 from headrace.rpc.grpcio_front import GrpcioFront, GrpcioOptions
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import InferService
+from headrace.rpc.inflate import Inflater
 from headrace.rpc.stream import StreamBounds
 from headrace.rpc.stream_service import StreamService
-from headrace.rpc.tls import server_credentials
 from headrace.slots.wait import Wait
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class FrontDoor:
         device: Device,
         link: Link,
         *,
+        access: Access,
         infer: InferService,
         admin: AdminService,
         health: HealthService,
@@ -53,6 +54,7 @@ class FrontDoor:
         self._config = config
         self._device = device
         self._link = link
+        self._access = access
         self._infer = infer
         self._admin = admin
         self._health = health
@@ -62,6 +64,7 @@ class FrontDoor:
         self._native: NativeFront | None = None
         self._folder: str | None = None
         self.streams: StreamService | None = None
+        self._inflater = Inflater(config.max_request_bytes)
         self.port = 0
 
     async def start(self) -> None:
@@ -91,16 +94,18 @@ class FrontDoor:
             await asyncio.to_thread(native.close)
         if grpcio is not None:
             await grpcio.stop(0)
+        self._inflater.close()
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
     async def _start_grpcio(self) -> None:
         driver = self._loop_driver()
         self._device.on_progress = driver.wake_threadsafe
+        certificates = self._access.certificates
         options = GrpcioOptions(
             joined(self._config.grpc_address, self._config.grpc_port),
             channel_options(self._config),
-            credentials(self._config),
+            None if certificates is None else certificates.credentials(),
             self._config.max_bytes_in_flight,
         )
         self._grpcio = await self._open_grpcio(options, driver, driver)
@@ -128,6 +133,7 @@ class FrontDoor:
                 str(path),
                 io_threads=config.grpc_io_threads,
                 max_concurrent_streams=config.max_concurrent_streams,
+                max_metadata_bytes=config.grpc_max_metadata_bytes,
                 keepalive_time_ms=config.grpc_keepalive_time_ms,
                 keepalive_timeout_ms=config.grpc_keepalive_timeout_ms,
                 reuse_port=config.reuse_grpc_port,
@@ -139,6 +145,7 @@ class FrontDoor:
             nap_s=config.nap_us / 1e6,
             clock=self._clock,
             bind_thread=self._bind_thread,
+            gate=self._access.gate,
         )
         self._device.on_progress = self._native.on_progress
         self._native.start()
@@ -172,6 +179,7 @@ class FrontDoor:
             self._link,
             stream_driver,
             StreamBounds(config.max_stream_requests, config.max_stream_bytes),
+            inflater=self._inflater,
             clock=self._clock,
             max_held_bytes=config.max_bytes_in_flight,
         )
@@ -183,53 +191,9 @@ class FrontDoor:
             admin=self._admin,
             health=self._health,
             streams=self.streams,
+            gate=self._access.gate,
+            inflater=self._inflater,
             clock=self._clock,
         )
         await front.start()
         return front
-
-
-def joined(address: str, port: int) -> str:
-    """Write an address as gRPC takes it; IPv6 in brackets."""
-    return f"[{address.strip('[]')}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-def channel_options(config: ServerConfig) -> list[tuple[str, Any]]:
-    """Return gRPC's channel options for the settings."""
-    options: list[tuple[str, Any]] = [
-        ("grpc.max_receive_message_length", config.max_request_bytes),
-        ("grpc.max_send_message_length", config.max_response_bytes),
-        ("grpc.max_concurrent_streams", config.max_concurrent_streams),
-        ("grpc.so_reuseport", int(config.reuse_grpc_port)),
-        ("grpc.keepalive_time_ms", config.grpc_keepalive_time_ms),
-        ("grpc.keepalive_timeout_ms", config.grpc_keepalive_timeout_ms),
-        (
-            "grpc.http2.min_ping_interval_without_data_ms",
-            config.grpc_http2_min_recv_ping_interval_without_data_ms,
-        ),
-    ]
-    if config.grpc_max_connection_age_ms:
-        options.append(("grpc.max_connection_age_ms", config.grpc_max_connection_age_ms))
-    if config.grpc_max_connection_age_grace_ms:
-        options.append(
-            ("grpc.max_connection_age_grace_ms", config.grpc_max_connection_age_grace_ms)
-        )
-    return options
-
-
-def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
-    """Return TLS credentials from the files, None for plain text.
-
-    Raises:
-        ConfigError: A file does not hold what its flag says.
-    """
-    if not config.uses_tls:
-        return None
-    assert config.grpc_server_key is not None
-    assert config.grpc_server_cert is not None
-    return server_credentials(
-        config.grpc_server_cert,
-        config.grpc_server_key,
-        config.grpc_root_cert,
-        wants_client=config.grpc_use_ssl_mutual,
-    )

@@ -11,6 +11,7 @@ import trustme
 from grpc_health.v1 import health_pb2
 
 from helpers import onnx_models
+from helpers.certificates import Certificates, tls_flags
 from helpers.rpc_client import RpcClient, refused
 from helpers.server import Server, serving, start
 
@@ -23,49 +24,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return onnx_models.save(onnx_models.adds(1), tmp_path_factory.mktemp("m") / "adds.onnx")
 
 
-class Certificates:
-    """An authority, and PEM files of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.authority = trustme.CA()
-        self.root = self._write("root", self.authority.cert_pem)
-        self.server_chain, self.server_key = self.issue("server", "localhost", "127.0.0.1")
-        self.client_chain, self.client_key = self.issue("client", "someone")
-
-    def issue(self, name: str, *identities: str) -> tuple[Path, Path]:
-        issued = self.authority.issue_cert(*identities)
-        chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
-        return self._pem(f"{name}-chain", chain), self._write(f"{name}-key", issued.private_key_pem)
-
-    def credentials(self, *, with_client: bool) -> grpc.ChannelCredentials:
-        key, chain = self.client_key.read_bytes(), self.client_chain.read_bytes()
-        return grpc.ssl_channel_credentials(
-            self.root.read_bytes(), *((key, chain) if with_client else ())
-        )
-
-    def _write(self, name: str, blob: trustme.Blob) -> Path:
-        return self._pem(name, blob.bytes())
-
-    def _pem(self, name: str, data: bytes) -> Path:
-        path = self.folder / f"{name}.pem"
-        path.write_bytes(data)
-        return path
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(tmp_path_factory.mktemp("pem"))
-
-
-def tls_flags(certificates: Certificates, switch: str = "--grpc-use-ssl") -> list[str | Path]:
-    return [
-        switch,
-        "--grpc-server-cert",
-        certificates.server_chain,
-        "--grpc-server-key",
-        certificates.server_key,
-    ]
 
 
 def ended(*arguments: str | Path) -> tuple[int, str]:

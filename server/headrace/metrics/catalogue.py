@@ -114,6 +114,24 @@ _FAMILIES: Final = (
         "counter",
         "Requests ended before they cost device time, by reason",
     ),
+    Family(
+        "headrace_access_refused_total",
+        "counter",
+        "Calls refused before they were read, by reason: no_token, unknown_token, restricted",
+    ),
+    Family("headrace_token_calls_total", "counter", "Calls with a right token, by its name"),
+    Family(
+        "headrace_access_reloads_total",
+        "counter",
+        "Files of TLS and tokens that were read again, by result: ok, or failed, which leaves the "
+        "former in use",
+    ),
+    Family(
+        "headrace_tls_certificate_expiry_timestamp_seconds",
+        "gauge",
+        "When the first certificate of the server's chain, or of the roots, ends: Unix time, "
+        "seconds",
+    ),
     Family("headrace_poller_sweeps_total", "counter", "Sweeps of the poller over lanes in flight"),
 )
 

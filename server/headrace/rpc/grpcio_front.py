@@ -15,15 +15,17 @@ from typing import Any
 
 import grpc
 
-from headrace.errors import ConfigError, HeadraceError, UnsupportedError
+from headrace.errors import ConfigError, HeadraceError, RequestError, UnsupportedError
 from headrace.link.base import Link
 from headrace.rpc.admin import NOT_OFFERED, AdminService
 from headrace.rpc.departures import hush_departures
 from headrace.rpc.drive import LoopDriver
+from headrace.rpc.gate import Gate
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import UNREAD, InferService
+from headrace.rpc.inflate import HEADS, OPTION, Inflater
 from headrace.rpc.parse import parse
-from headrace.rpc.reflection import enable_reflection
+from headrace.rpc.reflection import reflection_handler
 from headrace.rpc.status import Status, abort, status_of
 from headrace.rpc.stream_service import StreamService
 from headrace.rpc.wishes import Metadata
@@ -86,14 +88,18 @@ class GrpcioFront:
         admin: AdminService,
         health: HealthService,
         streams: StreamService,
+        inflater: Inflater,
         clock: Callable[[], float],
+        gate: Gate | None = None,
     ) -> None:
-        """Prepare; `driver` is None where another front serves ModelInfer."""
+        """Prepare; `driver` is None where another front serves ModelInfer, `gate` for everybody."""
         self._options = options
         self._infer = infer
         self._admin = admin
         self._health = health
         self._streams = streams
+        self._inflater = inflater
+        self._gate = gate
         self._link = link
         self._driver = driver
         self._clock = clock
@@ -108,9 +114,10 @@ class GrpcioFront:
             ConfigError: The address cannot be bound.
         """
         hush_departures()
-        server = grpc.aio.server(options=list(self._options.channel_options))
-        server.add_generic_rpc_handlers((self._inference_handler(), self._health.handler()))
-        enable_reflection(server)
+        server = grpc.aio.server(options=[*self._options.channel_options, OPTION])
+        handlers = (self._inference_handler(), self._health.handler(), reflection_handler())
+        # Generic handlers only: one that is registered by its method goes before the gate.
+        server.add_generic_rpc_handlers(handlers if self._gate is None else (self._gate, *handlers))
         address, credentials = self._options.address, self._options.credentials
         try:
             if credentials is None:
@@ -143,7 +150,7 @@ class GrpcioFront:
             elif name == "ModelStreamInfer":
                 handlers[name] = self._streams.handler
             elif name in self._admin.methods:
-                handlers[name] = _unary(method, self._admin.methods[name])
+                handlers[name] = self._unary(method, self._admin.methods[name])
             elif name in NOT_OFFERED:
                 handlers[name] = _not_offered(method)
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
@@ -151,6 +158,11 @@ class GrpcioFront:
     async def _model_infer(self, message: bytes, context: Context) -> bytes:
         assert self._driver is not None
         received_at = self._clock()
+        if message[:2] in HEADS:
+            try:
+                message = await self._inflater.unpacked(message)
+            except RequestError as error:
+                await abort(context, status_of(error))
         left_s: float | None = context.time_remaining()
         has_deadline = left_s is not None and left_s < NO_DEADLINE_S
         future: asyncio.Future[bytes | Status] = asyncio.get_running_loop().create_future()
@@ -186,19 +198,20 @@ class GrpcioFront:
         self._unsent_bytes += size_bytes
         context.add_done_callback(forget)  # type: ignore[arg-type]  # types-grpcio's is no Protocol
 
+    def _unary(
+        self, method: Method, answer: Callable[[Any], Any]
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        async def serve(message: bytes, context: Context) -> Any:
+            try:
+                return answer(parse(method.request, await self._inflater.unpacked(message)))
+            except Exception as error:
+                if not isinstance(error, HeadraceError):
+                    log.exception("%s failed because of a bug", method.name)
+                await abort(context, status_of(error))
 
-def _unary(method: Method, answer: Callable[[Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
-    async def serve(message: bytes, context: Context) -> Any:
-        try:
-            return answer(parse(method.request, message))
-        except Exception as error:
-            if not isinstance(error, HeadraceError):
-                log.exception("%s failed because of a bug", method.name)
-            await abort(context, status_of(error))
-
-    return grpc.unary_unary_rpc_method_handler(
-        serve, response_serializer=method.response.SerializeToString
-    )
+        return grpc.unary_unary_rpc_method_handler(
+            serve, response_serializer=method.response.SerializeToString
+        )
 
 
 def _not_offered(method: Method) -> grpc.RpcMethodHandler[Any, Any]:

@@ -11,6 +11,7 @@ from grpc_health.v1 import health_pb2
 
 from headrace.errors import NotFoundError, RequestError, UnavailableError
 from headrace.link.base import Catalog
+from headrace.rpc.inflate import small_unpacked
 from headrace.rpc.parse import parse
 from headrace_proto.service import SERVICE as INFERENCE_SERVICE
 
@@ -92,6 +93,6 @@ class HealthService:
 async def _service(message: bytes, context: Context) -> str:
     """Return the name in a request; end the call when it is none."""
     try:
-        return parse(health_pb2.HealthCheckRequest, message).service
+        return parse(health_pb2.HealthCheckRequest, small_unpacked(message)).service
     except RequestError as error:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))

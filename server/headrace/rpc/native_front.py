@@ -27,6 +27,7 @@ import pygrpc_native
 
 from headrace.errors import ConfigError
 from headrace.link.base import Link
+from headrace.rpc.gate import Gate
 from headrace.rpc.infer import UNREAD, InferService
 from headrace.rpc.status import Status
 from headrace.rpc.wishes import Metadata
@@ -53,6 +54,7 @@ class NativeOptions:
     fallback_path: str  # Unix socket of the grpcio server behind
     io_threads: int = 1
     max_concurrent_streams: int = 1024
+    max_metadata_bytes: int = 16_384
     keepalive_time_ms: int = 7_200_000
     keepalive_timeout_ms: int = 20_000
     reuse_port: bool = False
@@ -100,6 +102,7 @@ class NativeFront:
         nap_s: float,
         clock: Callable[[], float],
         bind_thread: Callable[[], None],
+        gate: Gate | None = None,
     ) -> None:
         """Bind the port.
 
@@ -114,27 +117,13 @@ class NativeFront:
         self._pace = Pace(wait, nap_s=nap_s)
         self._clock = clock
         self._bind_thread = bind_thread
+        self._gate = gate
         self._max_unsent_bytes = options.max_unsent_bytes
         self.calls: dict[int, _NativeCall] = {}
         self.answered_bytes = 0
         self._sent_bytes = 0
         self._thread = threading.Thread(target=self._run, name="headrace-core", daemon=True)
-        try:
-            self.native = pygrpc_native.NativeGrpcFront(
-                options.address,
-                [(MODEL_INFER, False)],
-                io_threads=options.io_threads,
-                call_details=True,
-                metrics=True,  # the only way to know that replies have left (`drain`)
-                keepalive_time_ms=options.keepalive_time_ms,
-                keepalive_timeout_ms=options.keepalive_timeout_ms,
-                max_concurrent_streams=options.max_concurrent_streams,
-                reuse_port=options.reuse_port,
-            )
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {options.address}: {error}", field="--grpc-port"
-            ) from error
+        self.native = _bound(options)
         self.native.set_fallback(options.fallback_path)
         self.port = self.native.bound_port
 
@@ -211,6 +200,11 @@ class NativeFront:
 
     def _accept(self, call_id: int, message: bytes, now: float, details: Details) -> None:
         call = self.calls[call_id] = _NativeCall(self, call_id, details)
+        if self._gate is not None:
+            refusal = self._gate.check(MODEL_INFER, details[0])
+            if refusal is not None:
+                call.fail(refusal)
+                return
         if self._has_unread_replies():
             self._infer.refuse(call, UNREAD)
             return
@@ -241,3 +235,23 @@ class NativeFront:
         metrics = self.native.metrics() or {}
         method: dict = metrics.get("methods", {}).get(MODEL_INFER, {})  # type: ignore[type-arg]
         return method
+
+
+def _bound(options: NativeOptions) -> pygrpc_native.NativeGrpcFront:
+    try:
+        return pygrpc_native.NativeGrpcFront(
+            options.address,
+            [(MODEL_INFER, False)],
+            io_threads=options.io_threads,
+            call_details=True,
+            metrics=True,  # the only way to know that replies have left (`drain`)
+            keepalive_time_ms=options.keepalive_time_ms,
+            keepalive_timeout_ms=options.keepalive_timeout_ms,
+            max_concurrent_streams=options.max_concurrent_streams,
+            max_metadata_size=options.max_metadata_bytes,
+            reuse_port=options.reuse_port,
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {options.address}: {error}", field="--grpc-port"
+        ) from error

@@ -7,9 +7,10 @@ from typing import Any
 
 import grpc
 from google.protobuf import descriptor_pool
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from headrace.rpc import health
+from headrace.rpc.inflate import small_unpacked
 from headrace_proto.pool import POOL
 from headrace_proto.service import SERVICE
 
@@ -34,6 +35,18 @@ class _BothPools:
         return find
 
 
-def enable_reflection(server: grpc.aio.Server) -> None:
-    """Let clients list the services and read their descriptors."""
-    reflection.enable_server_reflection(SERVICES, server, pool=_BothPools())  # type: ignore[arg-type]
+def reflection_handler() -> grpc.GenericRpcHandler:
+    """Return the handler that lists the services and tells their descriptors."""
+    servicer = reflection.aio.ReflectionServicer(SERVICES, pool=_BothPools())
+    answer = grpc.stream_stream_rpc_method_handler(
+        servicer.ServerReflectionInfo,
+        request_deserializer=_read,
+        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(
+        reflection.SERVICE_NAME, {"ServerReflectionInfo": answer}
+    )
+
+
+def _read(message: bytes) -> Any:
+    return reflection_pb2.ServerReflectionRequest.FromString(small_unpacked(message))

@@ -22,10 +22,11 @@ from typing import Any
 
 import grpc
 
-from headrace.errors import UnavailableError
+from headrace.errors import HeadraceError, RequestError, UnavailableError
 from headrace.link.base import Link
 from headrace.rpc.drive import LoopDriver
 from headrace.rpc.infer import UNREAD, InferService
+from headrace.rpc.inflate import HEADS, Inflater
 from headrace.rpc.status import Status, abort, status_of
 from headrace.rpc.stream import HeldBytes, OrderedReplies, StreamBounds
 from headrace.scheduling.admission import SHUTTING_DOWN
@@ -46,6 +47,7 @@ class StreamService:
         driver: LoopDriver,
         bounds: StreamBounds,
         *,
+        inflater: Inflater,
         clock: Callable[[], float],
         max_held_bytes: int,
     ) -> None:
@@ -56,6 +58,7 @@ class StreamService:
             link: Where they are cancelled.
             driver: Steps the core after each.
             bounds: Of each stream.
+            inflater: Unpacks compressed messages.
             clock: The server's.
             max_held_bytes: What all streams may hold together before new requests are refused.
         """
@@ -63,6 +66,7 @@ class StreamService:
         self.link = link
         self.driver = driver
         self.bounds = bounds
+        self.inflater = inflater
         self.clock = clock
         self.held = HeldBytes()
         self._max_held_bytes = max_held_bytes
@@ -142,10 +146,16 @@ class _Stream:
         has_deadline = left_s is not None and left_s < NO_DEADLINE_S
         deadline = clock() + left_s if has_deadline and left_s is not None else None
         while (message := await read()) is not grpc.aio.EOF:
-            call = replies.add()
+            fault: HeadraceError | None = None
+            if message[:2] in HEADS:
+                try:
+                    message = await service.inflater.unpacked(message)
+                except RequestError as error:
+                    fault = error
+            call = replies.add()  # behind every wait: what is in gets its answer
             request = None
-            if service.is_full:
-                service.infer.refuse(call, UNREAD)
+            if fault is not None or service.is_full:
+                service.infer.refuse(call, fault or UNREAD)
             else:
                 request = accept(
                     message, call, received_at=clock(), deadline=deadline, in_stream=True

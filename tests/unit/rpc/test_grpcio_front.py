@@ -20,6 +20,7 @@ from headrace.rpc.grpcio_front import GrpcioFront, GrpcioOptions
 from headrace.rpc.health import SERVICE as HEALTH
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import InferService
+from headrace.rpc.inflate import Inflater
 from headrace.rpc.prepare import Limits
 from headrace.rpc.stream import StreamBounds
 from headrace.rpc.stream_service import StreamService
@@ -55,6 +56,7 @@ class Door:
         driver = LoopDriver(
             link, asyncio.get_running_loop(), Wait.NOTIFY, nap_s=0, clock=self.rig.clock
         )
+        inflater = self.inflater = Inflater(1 << 20)
         self.front = GrpcioFront(
             GrpcioOptions(self.path),
             link,
@@ -67,8 +69,15 @@ class Door:
                 is_stopping=lambda: self.phases.is_stopping,
             ),
             streams=StreamService(
-                infer, link, driver, StreamBounds(), clock=self.rig.clock, max_held_bytes=1 << 20
+                infer,
+                link,
+                driver,
+                StreamBounds(),
+                inflater=inflater,
+                clock=self.rig.clock,
+                max_held_bytes=1 << 20,
             ),
+            inflater=inflater,
             clock=self.rig.clock,
         )
 
@@ -115,6 +124,7 @@ async def opened(folder: Path, catalog: Any) -> AsyncIterator[Door]:
     async with grpc.aio.insecure_channel(door.path) as door.channel:
         yield door
     await door.front.stop(0)
+    door.inflater.close()
     door.rig.close()
 
 

@@ -1,4 +1,4 @@
-"""Settings as the transport takes them."""
+"""Settings as gRPC takes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.config import ServerConfig
-from headrace.fronts import channel_options, credentials, joined
+from headrace.port import channel_options, joined
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,27 @@ def test_keepalive_and_age_reach_grpc() -> None:
     assert found["grpc.http2.min_ping_interval_without_data_ms"] == 3
     assert found["grpc.max_connection_age_ms"] == 4
     assert found["grpc.max_connection_age_grace_ms"] == 5
-    assert not [name for name in options() if "age" in name.split("_") and "connection" in name]
+    assert not [name for name in options(grpc_max_connection_age_ms=0) if "_age_" in name]
 
 
-def test_without_tls_there_are_no_credentials() -> None:
-    """Plain text needs no files."""
-    assert credentials(ServerConfig()) is None
+def test_connections_age_and_are_counted_by_default() -> None:
+    """So that load balancing evens out and nothing is unbounded; the native front has neither."""
+    found = options()
+    assert found["grpc.max_connection_age_ms"] == 600_000
+    assert found["grpc.max_allowed_incoming_connections"] == 4096
+    assert "grpc.max_connection_age_grace_ms" not in found  # calls may take as long as they need
+    behind = options(transport="native")  # of the server behind the native front
+    assert not {"grpc.max_connection_age_ms", "grpc.max_allowed_incoming_connections"} & set(behind)
+
+
+def test_metadata_over_the_limit_is_refused_always() -> None:
+    """Between its soft and its hard limit grpcio would refuse by chance."""
+    found = options(grpc_max_metadata_bytes=5000)
+    assert found["grpc.max_metadata_size"] == found["grpc.absolute_max_metadata_size"] == 5000
+
+
+@pytest.mark.parametrize(("level", "number"), [("none", None), ("low", 1), ("high", 3)])
+def test_compression_of_replies(level: str, number: int | None) -> None:
+    """Off unless it is asked for; the numbers are gRPC's."""
+    found = options(grpc_infer_response_compression_level=level)
+    assert found.get("grpc.default_compression_level") == number
