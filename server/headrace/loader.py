@@ -119,7 +119,8 @@ class Loader:
     ) -> Opened:
         """Open the slots; a fault of the configuration gets its file's name."""
         try:
-            return self._opener.open(engine, spec, config)
+            is_asked = source.config.HasField("dynamic_batching")
+            return self._opener.open(engine, spec, config, is_batching_asked=is_asked)
         except ConfigError as error:
             path = error.path or str(source.config_path)
             raise ConfigError(error.reason, path=path, field=error.field) from error

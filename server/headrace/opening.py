@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from headrace.device.base import Device, Stream
 from headrace.device.host import HostDevice
 from headrace.engines.base import Engine, Layout
+from headrace.engines.batching_spec import BatchingSpec
 from headrace.engines.kinds import Kinds
 from headrace.engines.model_spec import ModelSpec
 from headrace.errors import DeviceError, EngineError
@@ -25,7 +26,7 @@ from headrace.slots.pool import SlotPool
 from headrace.slots.slot import NUM_LANES, Slot
 from headrace.slots.warmup import capture_graphs, warm_up
 from headrace.trials import Trials, plan_trials, shape_tensors
-from headrace.warm_batches import WarmBatches
+from headrace.warm_batches import WarmBatches, batching_of
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,8 @@ class Opened:
         kinds: What laid these out, and will lay out requests and batches.
         least_rows: Of layouts that fewer rows, down to so many, are padded to.
         capacity: What batches take, as measured; nothing for models that do not batch.
+        batching: The policy of the queue: the configuration's, but for batches that nobody asked
+            for and that would not serve more rows per second than smaller ones.
         footprint: Their memory; None where the device has none of its own.
         graphs: None where CUDA graphs are off.
     """
@@ -64,6 +67,7 @@ class Opened:
     layouts: Sequence[Layout]
     kinds: Kinds
     capacity: Capacity
+    batching: BatchingSpec | None
     footprint: Footprint | None = None
     graphs: GraphTally | None = None
     least_rows: Mapping[Layout, int] = field(default_factory=dict)
@@ -99,11 +103,24 @@ class SlotOpener:
             return self._default_num_slots
         return GPU_SLOTS if self._device.kind == "cudart" else len(os.sched_getaffinity(0))
 
-    def open(self, engine: Engine, spec: ModelSpec, config: config_pb.ModelConfig) -> Opened:
+    def open(
+        self,
+        engine: Engine,
+        spec: ModelSpec,
+        config: config_pb.ModelConfig,
+        *,
+        is_batching_asked: bool = True,
+    ) -> Opened:
         """Open the slots and run each, so that the first request finds them warm.
 
         A model on the CPU that runs shorter than a hand-over to a thread gets one slot that runs it
         on the stepping thread instead: there the hand-over would cost more than the model.
+
+        Args:
+            engine: Closed by the caller.
+            spec: With its inputs in the engine's order.
+            config: Completed.
+            is_batching_asked: The operator wrote `dynamic_batching`; else it was filled in.
 
         Raises:
             HeadraceError: It cannot be served; nothing stays open.
@@ -111,14 +128,33 @@ class SlotOpener:
         trials = plan_trials(engine, spec, config, self._device, self._blocks)
         batches = WarmBatches(spec.name, trials.batches, self._blocks, clock=self._clock)
         if isinstance(self._device, HostDevice):
-            inline = self._open_inline(self._device, engine, spec, trials, batches)
+            inline = self._open_inline(
+                self._device, engine, spec, trials, batches, is_asked=is_batching_asked
+            )
             if inline is not None:
                 return inline
-        num_slots = spec.num_slots or self.num_slots
+        slots, capacity = self._open_warm(engine, spec, trials, batches)
+        pool = SlotPool(slots)
+        footprint = Footprint(pool, engine.weights_bytes, self._reserve(trials, len(slots)))
+        return Opened(
+            pool,
+            trials.all,
+            trials.kinds,
+            capacity,
+            batching_of(spec, capacity, is_asked=is_batching_asked),
+            None if self._device.is_unified else footprint,
+            trials.tally,
+            trials.least_rows,
+        )
+
+    def _open_warm(
+        self, engine: Engine, spec: ModelSpec, trials: Trials, batches: WarmBatches
+    ) -> tuple[list[Slot], Capacity]:
+        """Open the slots and run on each what it shall be warm for."""
         slots: list[Slot] = []
         began_at = self._clock()
         try:
-            for index in range(num_slots):
+            for index in range(spec.num_slots or self.num_slots):
                 slots.append(self._open_slot(index, engine, self._device.open_stream()))
                 batches.hold(slots[-1])
                 is_late = self._clock() - began_at > USUAL_LOAD_S
@@ -129,13 +165,7 @@ class SlotOpener:
             raise
         if trials.tally is not None:
             trials.tally.restart()
-        pool = SlotPool(slots)
-        if self._device.is_unified:
-            return Opened(pool, trials.all, trials.kinds, capacity)
-        footprint = Footprint(pool, engine.weights_bytes, self._reserve(trials, num_slots))
-        return Opened(
-            pool, trials.all, trials.kinds, capacity, footprint, trials.tally, trials.least_rows
-        )
+        return slots, capacity
 
     def _open_inline(
         self,
@@ -144,6 +174,8 @@ class SlotOpener:
         spec: ModelSpec,
         trials: Trials,
         batches: WarmBatches,
+        *,
+        is_asked: bool,
     ) -> Opened | None:
         """Open the one slot of a model that is shorter than a hand-over, its largest batch too."""
         slot = self._open_slot(0, engine, device.open_inline_stream(), is_inline=True)
@@ -153,20 +185,23 @@ class SlotOpener:
                 return None
             batches.hold(slot)
             capacity = batches.measure([slot])
-            largest_s = capacity.mean_s(batches.max_rows)
-            if largest_s >= LONGEST_INLINE_S:
+            batching = batching_of(spec, capacity, is_asked=is_asked)
+            rows = 1 if batching is None else batching.max_rows
+            if capacity.mean_s(rows) >= LONGEST_INLINE_S:
                 log.info(
                     "%s takes %.1f ms for %d rows: too long to run inline",
                     spec.name,
-                    largest_s * 1e3,
-                    batches.max_rows,
+                    capacity.mean_s(rows) * 1e3,
+                    rows,
                 )
                 return None
             undo.pop_all()
-        return Opened(SlotPool([slot]), trials.all, trials.kinds, capacity)
+        return Opened(SlotPool([slot]), trials.all, trials.kinds, capacity, batching)
 
     def _reserve(self, trials: Trials, num_slots: int) -> int:
         """Have blocks ahead for what may be in flight and as much again; return their bytes."""
+        if self._device.is_unified:
+            return 0
         num_lanes = num_slots * NUM_LANES
         num_bytes = sum(
             reserve_blocks(self._blocks, layout, num_lanes, self._device) for layout in trials.asked

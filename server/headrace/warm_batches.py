@@ -1,12 +1,15 @@
-"""The batches that a model is warmed up with, and the capacity that is measured on them."""
+"""The batches that a model is warmed up with, and what is measured on them: do they pay?"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from headrace.engines.base import Layout
+from headrace.engines.batching_spec import BatchingSpec
+from headrace.engines.model_spec import ModelSpec
 from headrace.errors import DeviceError, EngineError
 from headrace.slots.blocks import BlockPool
 from headrace.slots.capacity import Capacity
@@ -19,6 +22,10 @@ log = logging.getLogger(__name__)
 MEASURE_S: Final = 5.0
 """No other size is begun after so long, on the slot that measures and on the others together: a
 load is not delayed for ever by what traffic will tell all the same."""
+
+
+NEARLY: Final = 0.97
+"""Of the best rate; what is nearer is measured no better, and smaller batches answer sooner."""
 
 
 class WarmBatches:
@@ -95,6 +102,39 @@ class WarmBatches:
     def _trials(self) -> TrialBatches:
         until = self._clock() + MEASURE_S
         return TrialBatches(self._layouts, self._blocks, clock=self._clock, until=until)
+
+
+def batching_of(spec: ModelSpec, capacity: Capacity, *, is_asked: bool) -> BatchingSpec | None:
+    """Return the policy of a model's queue, with batches that are worth their while.
+
+    On a CPU most models serve no more rows per second in batches, and large rows fewer, because
+    they have to be copied. Where the operator did not ask for batches, none are larger than pays.
+    """
+    batching, table = spec.batching, capacity.table()
+    if batching is None or is_asked or not table:
+        return batching
+    rows = worthwhile_rows(table)
+    if rows >= batching.max_rows:
+        return batching
+    log.info(
+        "%s: at most %d of %d rows run together, more are no quicker; with `dynamic_batching` in "
+        "config.pbtxt all do",
+        spec.name,
+        rows,
+        batching.max_rows,
+    )
+    preferred = tuple(each for each in batching.preferred_rows if each <= rows)
+    return replace(batching, max_rows=rows, preferred_rows=preferred)
+
+
+def worthwhile_rows(table: Sequence[tuple[int, float]]) -> int:
+    """Return the size beyond which larger batches serve hardly any more rows per second.
+
+    Args:
+        table: (rows, seconds) of each size, by rising size; not empty.
+    """
+    best = max(rows / took_s for rows, took_s in table)
+    return next(rows for rows, took_s in table if rows / took_s >= NEARLY * best)
 
 
 def describe(table: Sequence[tuple[int, float]]) -> str:

@@ -9,8 +9,10 @@ import pytest
 
 from headrace.device.sim import SimDevice
 from headrace.errors import DeviceError
-from headrace.warm_batches import WarmBatches, describe
+from headrace.slots.capacity import Capacity
+from headrace.warm_batches import WarmBatches, batching_of, describe, worthwhile_rows
 from helpers.batch_rig import BatchRig
+from helpers.served import served
 
 SIZES = (1, 8, 4, 2)
 
@@ -94,3 +96,28 @@ def test_the_table_is_said_in_one_line() -> None:
         "1 row 1.2 ms, 8 rows 3.1 ms, 32 rows 9.8 ms: best 3,265 rows/s, at 32 rows"
     )
     assert describe([(1, 0.5)]) == "1 row 500 ms: best 2 rows/s, at 1 row"
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [
+        ([(1, 1.0)], 1),
+        ([(1, 1.0), (2, 2.0), (32, 32.0)], 1),  # no faster in batches
+        ([(1, 1.0), (2, 1.98), (4, 4.4)], 1),  # as good as no faster
+        ([(1, 1.0), (4, 1.5), (8, 3.0), (16, 6.1)], 4),
+        ([(1, 1.0), (8, 1.1), (32, 1.4)], 32),
+    ],
+)
+def test_batches_are_no_larger_than_pays(table: list[tuple[int, float]], rows: int) -> None:
+    """The smallest size that serves about as many rows per second as any."""
+    capacity = Capacity()
+    for each, took_s in table:
+        capacity.learn(each, took_s)
+    spec = served("x FP32[?,4]", "y FP32[?,4]", "max_batch_size: 32").spec
+    assert spec.batching is not None
+    assert worthwhile_rows(table) == rows
+    own = batching_of(spec, capacity, is_asked=False)
+    assert own is not None
+    assert (own.max_rows, max(own.preferred_rows, default=0) <= rows) == (rows, True)
+    assert batching_of(spec, capacity, is_asked=True) is spec.batching
+    assert batching_of(spec, Capacity(), is_asked=False) is spec.batching
