@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace.device.base import Device, Stream
 from headrace.engines.base import Binding, Layout, Shape, Signature, TensorSpec
+from headrace.engines.onnx_random import random_operators
 from headrace.engines.ort_run import FeedRun, element_type, run_bound, run_rebound
 from headrace.engines.ort_session import (
     OpenSession,
@@ -26,7 +27,6 @@ from headrace.engines.ort_session import (
     open_cpu_session,
     open_cuda_session,
     open_signature_session,
-    random_operators,
 )
 from headrace.engines.ort_shapes import find_symbols
 from headrace.errors import ConfigError, EngineError, HeadraceError
@@ -82,7 +82,7 @@ class OrtEngine:
             self._shared = opened
         else:
             _warn_of_cpu_operators(opened.session, path)
-        self.is_capturable = not self.is_blocking and not _is_random(opened.session, path)
+        self.is_capturable = not self.is_blocking and not _is_random(path)
         self.signature = _signature(opened.session, path)
         self._symbols = find_symbols(opened.session, self.signature, path)
         self._refuse_what_cannot_be_bound(path)
@@ -240,9 +240,9 @@ def _warn_of_cpu_operators(session: Any, path: Path) -> None:
         )
 
 
-def _is_random(session: Any, path: Path) -> bool:
+def _is_random(path: Path) -> bool:
     """Say whether runs draw random numbers: their seeds come from the host, once for a graph."""
-    operators = random_operators(session)
+    operators = random_operators(path)
     if operators:
         log.info("%s: a CUDA graph would repeat what %s drew", path, ", ".join(sorted(operators)))
     return bool(operators)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,16 +32,6 @@ log = logging.getLogger(__name__)
 ort.set_default_logger_severity(3)  # errors: our own log says the rest
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
-RANDOM = frozenset(
-    {
-        "Bernoulli",
-        "Multinomial",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-    }
-)
 NO_GPU_PACKAGE = (
     "this onnxruntime has no CUDA provider; install headrace-server[onnxruntime-gpu] in place of "
     "onnxruntime, or serve on the CPU with --device host"
@@ -136,24 +126,13 @@ def first_line(error: Exception) -> str:
 
 def cpu_operators(session: Any) -> Counter[str]:
     """Count the operators that a GPU session runs on the CPU; nothing where it does not tell."""
-    return _operators(session)[CPU]
-
-
-def random_operators(session: Any) -> set[str]:
-    """Name the operators of a GPU session that draw random numbers anew in each run."""
-    return set(RANDOM.intersection(_operators(session)[CUDA]))
-
-
-def _operators(session: Any) -> defaultdict[str, Counter[str]]:
-    """Count the operators of a GPU session by provider; nothing where it does not tell."""
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     try:
         parts = session.get_provider_graph_assignment_info()
     except Exception:  # noqa: BLE001 -- versions before 1.24 do not know it; others raise their own
-        return counts
-    for part in parts:
-        counts[part.ep_name].update(node.op_type for node in part.get_nodes())
-    return counts
+        return Counter()
+    return Counter(
+        node.op_type for part in parts if part.ep_name == CPU for node in part.get_nodes()
+    )
 
 
 @functools.cache
