@@ -19,7 +19,7 @@ RANDOM: Final = (
     "RandomUniformLike",
 )
 OP_TYPE: Final = 0x22
-"""Stands before the length and name of a node's operator: NodeProto.op_type, field 4, onnx.proto."""
+"""Before length and name of a node's operator: NodeProto.op_type, field 4, in onnx.proto."""
 
 _NODES: Final = re.compile(
     b"|".join(re.escape(bytes([OP_TYPE, len(name)]) + name.encode()) for name in RANDOM)
