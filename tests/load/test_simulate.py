@@ -11,10 +11,11 @@ import pytest
 from headrace.scheduling.batcher import SingleBatcher
 from helpers.delay_batcher import DelayBatcher
 from load.simulate.arrivals import Arrival, arrivals, cameras, constant, on_off, poisson
-from load.simulate.core import Ending, HostCost, MakeBatcher, VirtualCore, exponential, noisy
+from load.simulate.core import Ending, HostCost, MakeBatcher, VirtualCore
 from load.simulate.curves import CURVES, ServiceCurve, read_curve
 from load.simulate.device import Share, SharedDevice
 from load.simulate.figures import figures_of
+from load.simulate.slots import exponential, noisy
 
 ONE_MS = ServiceCurve("one_ms", ((1, 1e-3),), max_rows=1, spread=0.5)
 UNBOUNDED = 1_000_000
@@ -28,8 +29,13 @@ def play(coming: Sequence[Arrival], make: MakeBatcher = alone, **options: object
     """Play one run of `ONE_MS`, or of another curve."""
     curve = options.pop("curve", ONE_MS)
     core = VirtualCore(curve, make, max_queue_size=UNBOUNDED, **options)  # type: ignore[arg-type]
+    begin_s = core.clock()
     endings = core.play(coming)
     core.close()
+    assert core.blocks.num_leased == 0
+    for ending in endings:  # as if the run had begun at zero
+        ending.ended_s -= begin_s
+        ending.arrival = ending.arrival._replace(at_s=ending.arrival.at_s - begin_s)
     return endings
 
 

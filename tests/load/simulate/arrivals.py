@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +13,23 @@ Times = NDArray[np.float64]  # (n,) seconds, rising
 
 
 class Arrival(NamedTuple):
-    """A request on its way."""
+    """A request on its way.
+
+    Attributes:
+        kind: Which of the model's kinds it is of; -1 for none, so that it runs alone.
+        deadline_s: From its arrival on; infinity for none.
+        timeout_s: Its own for the queue; 0 for none.
+        cancelled_s: So long after its arrival its caller leaves; infinity for never.
+    """
 
     at_s: float
     source: str | None = None
     rows: int = 1
     priority: int = 0
+    kind: int = 0
+    deadline_s: float = math.inf
+    timeout_s: float = 0.0
+    cancelled_s: float = math.inf
 
 
 def poisson(rate: float, duration_s: float, rng: np.random.Generator) -> Times:
@@ -62,11 +74,11 @@ PROCESSES = {"poisson": poisson, "on/off": on_off, "constant": constant}
 
 
 def arrivals(
-    process: str, rate: float, duration_s: float, seed: int, *, source: str | None = None
+    process: str, rate: float, duration_s: float, seed: int, **fields: Any
 ) -> list[Arrival]:
-    """Return requests of one row by the name of their process."""
+    """Return requests by the name of their process, all with these fields."""
     times = PROCESSES[process](rate, duration_s, np.random.default_rng(seed))
-    return [Arrival(at_s, source) for at_s in times.tolist()]
+    return [Arrival(at_s, **fields) for at_s in times.tolist()]
 
 
 def cameras(rates: Sequence[float], duration_s: float, seed: int) -> list[Arrival]:

@@ -1,8 +1,8 @@
 """The real core in virtual time: arrivals go in, the slots of one model serve them.
 
-What is real: scheduler, admission, blocks, batcher, slots, lanes, poller; and every answer is
-checked to be its request's own. What is not: the device (`device.py`), and the host, which takes no
-time but what `HostCost` says.
+What is real: scheduler, admission, blocks, batcher, slots, lanes, poller, and the trial runs that
+measure the model beforehand; and every answer is checked to be its request's own. What is not: the
+device (`device.py`), and the host, which takes no time but what `HostCost` says.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any, Final
 
-import numpy as np
-
-from headrace.engines.base import Kind, Layout
-from headrace.engines.layout import plan_layout
+from headrace.engines.batching_spec import usual_rows
 from headrace.errors import HeadraceError
 from headrace.metrics import Metrics
 from headrace.scheduling.admission import Admission
@@ -25,26 +22,25 @@ from headrace.scheduling.batcher import Batcher
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request
 from headrace.scheduling.scheduler import Scheduler
-from headrace.slots.batch import Batch, Output
+from headrace.slots.batch import Output
 from headrace.slots.blocks import BlockPool
 from headrace.slots.capacity import Capacity
-from headrace.slots.lane import Lane
-from headrace.slots.poller import Poller
+from headrace.slots.poller import STALL_TIMEOUT_S, Poller
 from headrace.slots.pool import SlotPool
-from headrace.slots.slot import Slot
+from headrace.slots.trial_batches import TrialBatches
 from helpers.core_rig import AddOne
 from load.simulate.arrivals import Arrival
 from load.simulate.curves import ServiceCurve
 from load.simulate.device import Share, SharedDevice
+from load.simulate.slots import ROW_BYTES, Bound, Calls, Draw, TimedSlot
 
-ROW_BYTES: Final = 8
-PLUS_ONE: Final = bytes((byte + 1) % 256 for byte in range(256))  # what the engine does to a byte
 BUDGET_BYTES: Final = 256 << 20
 MAX_RECEIVED: Final = 32  # requests between two steps, as the native transport hands them over
 MAX_IDLE_TURNS: Final = 1000  # steps at one moment in which nothing happens: nobody would wait
+PLUS_ONE: Final = bytes((byte + 1) % 256 for byte in range(256))  # what the engine does to a byte
 
 MakeBatcher = Callable[[SlotPool, Capacity], Batcher]
-Draw = Callable[[int], float]  # rows → seconds that this batch takes
+Action = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +50,9 @@ class HostCost:
     accept_s: float = 0.0
     refuse_s: float = 0.0  # at once, or after it had waited
     reply_s: float = 0.0
+
+
+FREE_HOST: Final = HostCost()
 
 
 @dataclass(slots=True)
@@ -70,25 +69,6 @@ class Ending:
         return self.ended_s - self.arrival.at_s
 
 
-class TimedSlot(Slot):
-    """A slot that tells the device how long each batch computes."""
-
-    def __init__(self, device: SharedDevice, engine: AddOne, index: int, draw: Draw) -> None:
-        stream = device.open_stream()
-        context = engine.open_context(stream)
-        super().__init__(index, device, stream, context, clock=lambda: device.now, has_marks=True)
-        self._timed = device
-        self._draw = draw
-        self.batch_rows: Counter[int] = Counter()
-
-    def enqueue(self, lane: Lane, batch: Batch[Any]) -> None:
-        """Put the batch on the stream, with a duration of its own."""
-        rows = batch.layout.runs_as.input_shapes[0][0]
-        self.batch_rows[batch.rows] += 1
-        self._timed.launch_s = self._draw(rows)
-        super().enqueue(lane, batch)
-
-
 class VirtualCore:
     """One model on one device, and time that passes only when nothing is left to do."""
 
@@ -99,71 +79,90 @@ class VirtualCore:
         *,
         draw: Draw | None = None,
         num_slots: int = 1,
-        host: HostCost = HostCost(),
+        num_kinds: int = 1,
+        host: HostCost = FREE_HOST,
         max_queue_size: int = 1024,
-        deadline_s: float = math.inf,
+        budget_bytes: int = BUDGET_BYTES,
+        stall_timeout_s: float = STALL_TIMEOUT_S,
     ) -> None:
-        """Open everything.
+        """Open everything, and measure the model as the server does when it loads one.
 
         Args:
             curve: How long batches compute, alone on the device.
             make_batcher: The policy.
             draw: Each batch's own time; the curve's mean where there is none.
             num_slots: Streams that share the device.
+            num_kinds: Of requests, which cannot share a batch.
             host: What requests cost the stepping thread.
             max_queue_size: Of the model.
-            deadline_s: What each request has from its arrival on.
+            budget_bytes: Staging memory, and as much may wait for it.
+            stall_timeout_s: Of the poller.
         """
         self.device = SharedDevice(Share(curve.speed_up if curve.speed_ups else None))
         self.engine = AddOne(self.device)
-        draw = draw or curve.mean_s
+        self.log: list[Bound] = []
         self.slots = [
-            TimedSlot(self.device, self.engine, index, draw) for index in range(num_slots)
+            TimedSlot(self.device, self.engine, index, curve.mean_s, self.log)
+            for index in range(num_slots)
         ]
+        self.calls = [Calls(curve.sizes) for _ in range(num_kinds)]
         self.capacity = Capacity()
-        learn_as_warm_up(self.capacity, curve)
         self.pool = SlotPool(self.slots)
+        self.blocks = BlockPool(self.device, BUDGET_BYTES)
+        self._measure(curve)
+        for slot in self.slots:
+            slot.draw = draw or curve.mean_s
+        self.blocks.close()
+        self.blocks = BlockPool(self.device, budget_bytes)
         self.metrics = Metrics().model(curve.name, "1")
         self.batcher = make_batcher(self.pool, self.capacity)
         self.line = Line(curve.name, self.batcher, self.pool, self.metrics, max_queue_size)
-        self.blocks = BlockPool(self.device, BUDGET_BYTES)
-        self.scheduler = Scheduler(
-            self.blocks,
-            Poller(),
-            Admission(self.blocks, max_waiting_bytes=BUDGET_BYTES),
-            clock=lambda: self.device.now,
-        )
+        self.admission = Admission(self.blocks, max_waiting_bytes=budget_bytes)
+        poller = Poller(stall_timeout_s=stall_timeout_s)
+        self.scheduler = Scheduler(self.blocks, poller, self.admission, clock=self.clock)
         self.scheduler.add_line(self.line)
-        self.kind: Kind = Kind(partial(_layout, lambda: self.kind))
+        self.checks: list[Action] = []  # called after every step
+        self.requests: list[Request] = []  # accepted, in order
+        self._alone = Calls(has_kind=False)
         self._host = host
-        self._deadline_s = deadline_s
+        self._actions: list[tuple[float, int, Action]] = []
         self._has_more = False
         self._wrong: list[str] = []  # told at the end: the core lets no fault of a caller through
 
+    def clock(self) -> float:
+        """Return the virtual time, in seconds."""
+        return self.device.now
+
+    def at(self, at_s: float, action: Action) -> None:
+        """Let something happen in the coming run, so long after its beginning."""
+        heappush(self._actions, (self.device.now + at_s, len(self._actions), action))
+
     def play(self, arrivals: Sequence[Arrival]) -> list[Ending]:
-        """Let them come, and time pass until the last of them has ended.
+        """Let them come, from now on, and time pass until the last of them has ended.
 
         Raises:
             AssertionError: A request hangs, ended twice or not at all, or had another's answer; or
                 the core asks to be stepped again and again though nothing happens.
         """
-        endings = [Ending(arrival) for arrival in arrivals]
+        begin_s = self.device.now
+        endings = [Ending(each._replace(at_s=begin_s + each.at_s)) for each in arrivals]
         next_index, num_idle = 0, 0
-        while next_index < len(arrivals) or not self.scheduler.is_idle:
+        while next_index < len(endings) or not self.scheduler.is_idle:
             before = self.device.now
-            coming_s = arrivals[next_index].at_s if next_index < len(arrivals) else math.inf
+            coming_s = endings[next_index].arrival.at_s if next_index < len(endings) else math.inf
             self._wait(coming_s)
-            num_before, last = next_index, min(next_index + MAX_RECEIVED, len(arrivals))
-            while next_index < last and arrivals[next_index].at_s <= self.device.now:
+            has_news = self._has_news() or self._has_more or self._act()
+            last = min(next_index + MAX_RECEIVED, len(endings))
+            while next_index < last and endings[next_index].arrival.at_s <= self.device.now:
                 self._submit(endings[next_index], next_index)
-                next_index += 1
-            has_news = self._has_news() or next_index > num_before or self._has_more
+                next_index, has_news = next_index + 1, True
             self._has_more = self.scheduler.step(self.device.now)
+            for check in self.checks:
+                check()
             num_idle = 0 if has_news or self.device.now > before else num_idle + 1
             assert num_idle < MAX_IDLE_TURNS, f"at {self.device.now} s the core turns idly"
-        assert not any(math.isnan(ending.ended_s) for ending in endings), "a request never ended"
         assert not self._wrong, self._wrong
-        assert self.blocks.num_leased == 0, "a block was not given back"
+        assert not any(math.isnan(ending.ended_s) for ending in endings), "a request never ended"
         return endings
 
     def close(self) -> None:
@@ -177,13 +176,23 @@ class VirtualCore:
     @property
     def batch_rows(self) -> Counter[int]:
         """How many batches of each number of rows ran."""
-        return sum((slot.batch_rows for slot in self.slots), Counter())
+        return Counter(bound.batch.rows for bound in self.log)
+
+    def _measure(self, curve: ServiceCurve) -> None:
+        kind = self.calls[0].kind
+        layouts = {rows: kind.layout(rows) for rows in usual_rows(curve.max_rows)}
+        trials = TrialBatches(layouts, self.blocks, clock=self.clock, until=math.inf)
+        assert trials.measure(self.slots[0], self.capacity) == {}
+        self.log.clear()
+        self.device.share.busy_s = 0.0
 
     def _wait(self, coming_s: float) -> None:
         """Let time pass until there is something to do."""
         device = self.device
         look = device.now if self._has_more else self.scheduler.next_look(device.now)
         until_s = min(coming_s, math.inf if look is None else look)
+        if self._actions:
+            until_s = min(until_s, self._actions[0][0])
         has_news = self._has_news()
         while not has_news and device.step_before(until_s):
             has_news = self._has_news()
@@ -195,25 +204,35 @@ class VirtualCore:
         """Whether the poller would find something."""
         for slot in self.slots:
             if slot.in_flight:
-                event = slot.in_flight[0].event
-                if event.num_finished == event.num_recorded:  # type: ignore[attr-defined]
+                event: Any = slot.in_flight[0].event
+                if event.num_finished == event.num_recorded:
                     return True
-        return False
+        return self.device.is_dead and self.scheduler.sticky is None and self.scheduler.is_polling
+
+    def _act(self) -> bool:
+        has_acted = False
+        while self._actions and self._actions[0][0] <= self.device.now:
+            heappop(self._actions)[2]()
+            has_acted = True
+        return has_acted
 
     def _submit(self, ending: Ending, index: int) -> None:
         arrival, now = ending.arrival, self.device.now
         payload = index.to_bytes(ROW_BYTES, "little") * arrival.rows
+        calls = self._alone if arrival.kind < 0 else self.calls[arrival.kind]
+        deadline = arrival.at_s + arrival.deadline_s
         request = Request(
             self.line,
-            self.kind.layout(arrival.rows),
+            calls.layout(arrival.rows),
             (payload,),
             rows=arrival.rows,
-            deadline=None if self._deadline_s == math.inf else arrival.at_s + self._deadline_s,
+            deadline=None if deadline == math.inf else deadline,
             received_at=arrival.at_s,
             parsed_at=now,
             on_end=self._on_end,
             tag=(ending, payload),
             priority=arrival.priority,
+            timeout_s=arrival.timeout_s,
             source=arrival.source,
         )
         try:
@@ -221,7 +240,11 @@ class VirtualCore:
         except HeadraceError as error:
             self._end(ending, error)
         else:
+            self.requests.append(request)
             self._spend(self._host.accept_s)
+            if arrival.cancelled_s < math.inf:
+                cancelled_s = max(arrival.at_s + arrival.cancelled_s - now, 0.0)
+                self.at(cancelled_s, lambda: self.scheduler.cancel(request))
 
     def _on_end(
         self, request: Request, outputs: Sequence[Output] | None, error: Exception | None
@@ -244,33 +267,3 @@ class VirtualCore:
         """The host is busy: the device goes on, and nobody looks at it."""
         if cost_s:
             self.device.run_until(self.device.now + cost_s)
-
-
-def noisy(curve: ServiceCurve, seed: int) -> Draw:
-    """Return service times that stray from the curve, lognormally, with its spread."""
-    rng = np.random.default_rng([seed, 1])  # apart from the arrivals
-    sigma = math.sqrt(math.log1p(curve.spread**2))
-    return lambda rows: curve.mean_s(rows) * rng.lognormal(-sigma * sigma / 2, sigma)
-
-
-def exponential(curve: ServiceCurve, seed: int) -> Draw:
-    """Return service times without memory."""
-    rng = np.random.default_rng([seed, 1])  # apart from the arrivals
-    return lambda rows: curve.mean_s(rows) * rng.exponential()
-
-
-def learn_as_warm_up(capacity: Capacity, curve: ServiceCurve, num_runs: int = 5) -> None:
-    """Teach what warm-up measures when a model is loaded: powers of two, alone on the device."""
-    rows = 1
-    while rows < curve.max_rows:
-        for _ in range(num_runs):
-            capacity.learn(rows, curve.mean_s(rows))
-        rows *= 2
-    for _ in range(num_runs):
-        capacity.learn(curve.max_rows, curve.mean_s(curve.max_rows))
-
-
-def _layout(kind: Callable[[], Kind], rows: int) -> Layout:
-    size_bytes = rows * ROW_BYTES
-    shape = (rows, ROW_BYTES)
-    return replace(plan_layout([shape], [size_bytes], [shape], [size_bytes]), kind=kind())

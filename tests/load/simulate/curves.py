@@ -20,6 +20,7 @@ class ServiceCurve:
         points: (rows, seconds) by rising rows; straight lines between them and beyond the last two.
         spread: Standard deviation of a service time over its mean.
         max_rows: Of a batch.
+        sizes: What batches are padded to; empty where they run as they are.
         speed_ups: How many times faster than one so many batches together make progress, where the
             device runs several at once; empty where one computes at a time.
     """
@@ -28,6 +29,7 @@ class ServiceCurve:
     points: tuple[tuple[int, float], ...]
     spread: float = 0.05
     max_rows: int = 32
+    sizes: tuple[int, ...] = ()
     speed_ups: tuple[tuple[int, float], ...] = ()
 
     def mean_s(self, rows: int) -> float:
@@ -83,6 +85,7 @@ def read_curve(text: str) -> ServiceCurve:
     fields = json.loads(Path(text).read_text("utf-8"))
     for key in ("points", "speed_ups"):
         fields[key] = tuple(sorted((int(at), float(value)) for at, value in fields.get(key, ())))
+    fields["sizes"] = tuple(fields.get("sizes", ()))
     return ServiceCurve(**fields)
 
 

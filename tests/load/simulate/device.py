@@ -67,7 +67,7 @@ class SharedStream(SimStream):
     @property
     def due(self) -> tuple[float, int]:
         """When the next item ends, and its number; infinity when there is none."""
-        if self._is_computing:
+        if self._is_computing and self.items:  # none after a fault of the device
             return self._shared.share.due_s(self), self.items[0].number
         return super().due
 
@@ -103,8 +103,15 @@ class SharedDevice(SimDevice):
         super().__init__(copy_bytes_per_s=copy_bytes_per_s)
         self.share = share
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether `fail_device` has come true."""
+        return self._sticky is not None
+
     def step_before(self, until_s: float) -> bool:
         """Let what is next in time happen; False when that is later."""
+        if self._fault is not None:
+            return self.next_due_s() <= until_s and self.step()
         stream = min(self._streams, key=lambda stream: stream.due)
         due_s, _ = stream.due
         if due_s > until_s or due_s == math.inf:

@@ -1,0 +1,154 @@
+"""What always holds of the whole core: random traffic, policies and misfortunes, virtual time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.engines.batching_spec import BatchingSpec, QueuePolicy
+from headrace.errors import EngineError
+from headrace.scheduling.dynamic import DynamicBatcher
+from headrace.scheduling.request import RequestState
+from load.simulate.arrivals import Arrival
+from load.simulate.core import Ending, VirtualCore
+from load.simulate.curves import ServiceCurve
+
+MAX_ROWS = 8
+CURVE = ServiceCurve("curve", ((1, 1e-3), (MAX_ROWS, 3e-3)), max_rows=MAX_ROWS)
+PADDED = ServiceCurve("padded", CURVE.points, max_rows=MAX_ROWS, sizes=(1, 4, 8))
+TINY_BYTES = 3 * 4096  # so few blocks that most requests wait for one
+EPSILON_S = 1e-9
+
+times = st.integers(0, 40).map(lambda ticks: ticks * 0.5e-3)
+arrivals = st.lists(
+    st.builds(
+        Arrival,
+        at_s=times,
+        source=st.sampled_from([None, None, "a", "b"]),
+        rows=st.integers(1, MAX_ROWS),
+        priority=st.integers(0, 3),
+        kind=st.sampled_from([0, 0, 0, 1, -1]),
+        deadline_s=st.sampled_from([math.inf, math.inf, 0.002, 0.006, 0.03]),
+        timeout_s=st.sampled_from([0.0, 0.0, 0.0033]),
+        cancelled_s=st.sampled_from([math.inf] * 4 + [0.0, 0.0017, 0.004]),
+    ),
+    min_size=1,
+    max_size=40,
+).map(lambda each: sorted(each, key=lambda arrival: arrival.at_s))
+
+policies = st.builds(
+    QueuePolicy,
+    default_timeout_s=st.sampled_from([0.0, 0.0041]),
+    is_delayed=st.booleans(),
+    may_override=st.booleans(),
+)
+specs = st.builds(
+    BatchingSpec,
+    max_rows=st.just(MAX_ROWS),
+    preferred_rows=st.sampled_from([(), (2, 4)]),
+    max_delay_s=st.sampled_from([0.0, 0.0012, 0.0101]),
+    preserve_ordering=st.booleans(),
+    num_priorities=st.sampled_from([1, 3]),
+    default_priority=st.just(1),
+    default_policy=policies,
+    target_p99_s=st.sampled_from([0.0, 0.0, 0.004, 0.02]),
+    keeps_latest=st.booleans(),
+)
+
+
+@dataclass(frozen=True)
+class Misfortune:
+    """What goes wrong: launches that fail, by their number; a slot that hangs; the end of all."""
+
+    failing: tuple[int, ...] = ()
+    dies_s: float = math.inf
+    closes_s: float = math.inf
+
+
+misfortunes = st.builds(
+    Misfortune,
+    failing=st.lists(st.integers(0, 10), max_size=2).map(tuple),
+    dies_s=st.sampled_from([math.inf] * 5 + [0.0033, 0.0081]),
+    closes_s=st.sampled_from([math.inf] * 5 + [0.0051, 0.0121]),
+)
+
+
+class Watched:
+    """A core that is looked at after each of its steps."""
+
+    def __init__(self, spec: BatchingSpec, curve: ServiceCurve, **options: Any) -> None:
+        self.spec = spec
+        self.core = VirtualCore(
+            curve,
+            lambda pool, capacity: DynamicBatcher(spec, capacity, pool.starts_at, 64),
+            num_kinds=2,
+            **options,
+        )
+        self.core.checks.append(self._nobody_waits_beside_an_idle_slot)
+
+    def play(self, coming: Sequence[Arrival], misfortune: Misfortune) -> list[Ending]:
+        """Play a run in which this goes wrong."""
+        core, device = self.core, self.core.device
+        for number in misfortune.failing:
+            device.fail_launch(EngineError("no"), after=number, is_refused=True)
+        if misfortune.dies_s < math.inf:
+            core.at(misfortune.dies_s, device.fail_device)
+        if misfortune.closes_s < math.inf:
+            core.at(misfortune.closes_s, core.scheduler.close)
+        return core.play(coming)
+
+    def _nobody_waits_beside_an_idle_slot(self) -> None:
+        """No longer than the queue's delay; a target may have its reasons."""
+        core, now = self.core, self.core.clock()
+        if self.spec.target_p99_s or all(slot.in_flight for slot in core.slots):
+            return
+        for request in core.requests:
+            if request.state is RequestState.QUEUED:
+                waited_s = now - request.staged_at
+                assert waited_s <= self.spec.max_delay_s + EPSILON_S, f"{waited_s} s"
+
+    def hold(self, endings: Sequence[Ending]) -> None:
+        """Hold what is true of every batch and every ending."""
+        for bound in self.core.log:
+            batch = bound.batch
+            kinds = {request.layout.kind for request in batch.requests}
+            assert len(kinds) == 1
+            assert kinds != {None} or len(batch.requests) == 1
+            assert batch.rows == sum(request.rows for request in batch.requests)
+            assert batch.rows <= self.spec.max_rows
+            for request in batch.requests:
+                assert request.deadline is None or bound.at_s < request.deadline
+        ran = [id(request) for bound in self.core.log for request in bound.batch.requests]
+        assert len(ran) == len(set(ran)), "a request ran twice"
+        assert len(endings) == sum(not math.isnan(ending.ended_s) for ending in endings)
+
+
+@pytest.mark.timeout(120)
+@given(arrivals, specs, misfortunes, st.sampled_from([CURVE, PADDED]), st.data())
+@settings(max_examples=150, deadline=None)
+def test_whatever_comes_every_request_ends_once_and_every_block_comes_back(
+    coming: Sequence[Arrival],
+    spec: BatchingSpec,
+    misfortune: Misfortune,
+    curve: ServiceCurve,
+    data: st.DataObject,
+) -> None:
+    """Never over the rows, never mixed, never late when a slot is idle, each with its own data."""
+    watched = Watched(
+        spec,
+        curve,
+        num_slots=data.draw(st.integers(1, 3)),
+        max_queue_size=data.draw(st.sampled_from([3, 1000])),
+        budget_bytes=data.draw(st.sampled_from([TINY_BYTES, 1 << 20])),
+    )
+    endings = watched.play(coming, misfortune)
+    watched.hold(endings)
+    if not watched.core.device.is_dead:
+        assert watched.core.blocks.num_leased == 0
+        watched.core.close()
