@@ -6,13 +6,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from headrace.device.base import Device
 from headrace.engines.base import Engine, Layout, Shape, ShapedByValues
 from headrace.engines.kinds import Kinds
 from headrace.engines.layout import num_elements, pad_layout
 from headrace.engines.model_spec import ModelSpec
 from headrace.scheduling.line import Line
-from headrace.slots.blocks import BlockPool
 from headrace.slots.footprint import Footprint
 from headrace.slots.graphs import GraphTally
 from headrace_proto.datatypes import DATATYPES
@@ -156,12 +154,3 @@ def sizes_of_zeros(engine: Engine, shapes: Sequence[Shape]) -> tuple[int, ...]:
         num_elements(shape) * (DATATYPES[spec.datatype].itemsize_bytes or EMPTY_ELEMENT_BYTES)
         for spec, shape in zip(engine.signature.inputs, shapes, strict=True)
     )
-
-
-def reserve_blocks(blocks: BlockPool, layout: Layout, num_lanes: int, device: Device) -> int:
-    """Allocate blocks ahead where it is slow: pinning takes about a millisecond a megabyte.
-
-    Returns:
-        Bytes that were allocated.
-    """
-    return 0 if device.is_unified else blocks.reserve(layout.size_bytes, 2 * num_lanes)

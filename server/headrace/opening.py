@@ -16,7 +16,6 @@ from headrace.engines.batching_spec import BatchingSpec
 from headrace.engines.kinds import Kinds
 from headrace.engines.model_spec import ModelSpec
 from headrace.errors import DeviceError, EngineError
-from headrace.model import reserve_blocks
 from headrace.slots.blocks import BlockPool, size_class
 from headrace.slots.capacity import Capacity
 from headrace.slots.footprint import Footprint
@@ -133,9 +132,12 @@ class SlotOpener:
             )
             if inline is not None:
                 return inline
+        before_bytes = self._blocks.allocated_bytes
         slots, capacity = self._open_warm(engine, spec, trials, batches)
+        self._reserve(trials, len(slots))
         pool = SlotPool(slots)
-        footprint = Footprint(pool, engine.weights_bytes, self._reserve(trials, len(slots)))
+        blocks_bytes = max(self._blocks.allocated_bytes - before_bytes, 0)
+        footprint = Footprint(pool, engine.weights_bytes, blocks_bytes)
         return Opened(
             pool,
             trials.all,
@@ -156,7 +158,8 @@ class SlotOpener:
         try:
             for index in range(spec.num_slots or self.num_slots):
                 slots.append(self._open_slot(index, engine, self._device.open_stream()))
-                batches.hold(slots[-1])
+                if not self._device.is_unified:
+                    batches.hold(slots[-1])
                 is_late = self._clock() - began_at > USUAL_LOAD_S
                 self._warm_up(slots[-1], trials, spec, has_usual=not is_late)
             capacity = batches.measure(slots)
@@ -183,7 +186,6 @@ class SlotOpener:
             undo.callback(slot.close)
             if not self._is_short(device, slot, trials.layouts[0], spec):
                 return None
-            batches.hold(slot)
             capacity = batches.measure([slot])
             batching = batching_of(spec, capacity, is_asked=is_asked)
             rows = 1 if batching is None else batching.max_rows
@@ -198,21 +200,20 @@ class SlotOpener:
             undo.pop_all()
         return Opened(SlotPool([slot]), trials.all, trials.kinds, capacity, batching)
 
-    def _reserve(self, trials: Trials, num_slots: int) -> int:
-        """Have blocks ahead for what may be in flight and as much again; return their bytes."""
+    def _reserve(self, trials: Trials, num_slots: int) -> None:
+        """Have blocks ahead for what may be in flight and as much again, and no more."""
         if self._device.is_unified:
-            return 0
+            return  # no need: only pinning is slow
         num_lanes = num_slots * NUM_LANES
-        num_bytes = sum(
-            reserve_blocks(self._blocks, layout, num_lanes, self._device) for layout in trials.asked
-        )
+        for layout in trials.usual:
+            self._blocks.trim(layout.size_bytes, 0)
+        for layout in trials.asked:
+            self._blocks.reserve(layout.size_bytes, 2 * num_lanes)
         if trials.batches:
             size_bytes = trials.batches[1].size_bytes
-            count = min(
-                2 * num_lanes * max(trials.batches), RESERVED_BYTES // size_class(size_bytes)
-            )
-            num_bytes += self._blocks.reserve(size_bytes, count)
-        return num_bytes
+            most = max(RESERVED_BYTES // size_class(size_bytes), 2 * num_lanes)
+            self._blocks.reserve(size_bytes, min(2 * num_lanes * max(trials.batches), most))
+            self._blocks.trim(size_bytes, most)  # the batches of warm-up may have taken more
 
     def _open_slot(
         self, index: int, engine: Engine, stream: Stream, *, is_inline: bool = False

@@ -24,6 +24,9 @@ MEASURE_S: Final = 5.0
 load is not delayed for ever by what traffic will tell all the same."""
 
 
+MAX_HELD_BYTES: Final = 256 << 20
+"""Of device memory a lane. A larger batch gets it when it comes, and graphs are captured anew."""
+
 NEARLY: Final = 0.97
 """Of the best rate; what is nearer is measured no better, and smaller batches answer sooner."""
 
@@ -57,7 +60,7 @@ class WarmBatches:
         return max(self._layouts, default=0)
 
     def hold(self, slot: Slot) -> None:
-        """Have memory for the largest batch on every lane, so that it never moves.
+        """Have memory for the largest batch on every lane of a GPU, so that it never moves.
 
         Called before graphs are captured, which have addresses baked in. Where there is no such
         memory, batches get what they need when they come.
@@ -65,11 +68,12 @@ class WarmBatches:
         Raises:
             DeviceError: The device is dead.
         """
-        if not self._layouts:
+        layout = self._layouts.get(self.max_rows)
+        if layout is None or layout.size_bytes > MAX_HELD_BYTES:
             return
         try:
             for lane in slot.lanes:
-                hold(lane, self._layouts[self.max_rows], self.max_rows)
+                hold(lane, layout, self.max_rows)
         except (DeviceError, EngineError) as error:
             if isinstance(error, DeviceError) and error.sticky:
                 raise
@@ -92,7 +96,10 @@ class WarmBatches:
         if slots[0].lanes[0].memory is not None:
             trials = self._trials()
             for slot in slots[1:]:
-                left |= trials.run_once(slot)
+                left |= trials.run_once(slot, capacity)
+        else:
+            slots[0].lanes[0].shrink()
+            self._blocks.trim(self._layouts[1].size_bytes, 0)
         for rows, reason in left.items():
             log.info("%s: batches of %d rows were not tried: %s", self._name, rows, reason)
         if table := capacity.table():

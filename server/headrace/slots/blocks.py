@@ -80,7 +80,7 @@ class BlockPool:
         self._device = device
         self._budget_bytes = budget_bytes
         self._free: dict[int, list[Block]] = {}
-        self._allocated_bytes = 0
+        self.allocated_bytes = 0
         self._is_closed = False
         self.num_leased = 0
         self.leased_bytes = 0
@@ -122,20 +122,20 @@ class BlockPool:
         """
         assert block.is_leased, "a block that is not leased was given up"
         self._budget_bytes -= block.size_bytes
-        self._allocated_bytes -= block.size_bytes
+        self.allocated_bytes -= block.size_bytes
 
-    def reserve(self, size_bytes: int, count: int) -> int:
-        """Have up to `count` free blocks ahead, so that requests do not pay for pinning.
-
-        Returns:
-            Bytes that were allocated for it; 0 when there are as many already.
-        """
+    def reserve(self, size_bytes: int, count: int) -> None:
+        """Have up to `count` free blocks ahead, so that requests do not pay for pinning."""
         size = size_class(size_bytes)
-        before_bytes = self._allocated_bytes
         free = self._free.setdefault(size, [])
-        while len(free) < count and self._allocated_bytes + size <= self._budget_bytes:
+        while len(free) < count and self.allocated_bytes + size <= self._budget_bytes:
             free.append(self._new(size))
-        return self._allocated_bytes - before_bytes
+
+    def trim(self, size_bytes: int, keep: int) -> None:
+        """Give up free blocks for requests of this size, but for so many."""
+        free = self._free.get(size_class(size_bytes), [])
+        while len(free) > keep:
+            self._drop(free.pop())
 
     def close(self) -> None:
         """Free every block that is not leased; leased ones go when they are released."""
@@ -147,25 +147,25 @@ class BlockPool:
     def _allocate(self, size: int) -> Block | None:
         if self._is_closed:
             return None
-        if self._allocated_bytes + size > self._budget_bytes and not self._make_room(size):
+        if self.allocated_bytes + size > self._budget_bytes and not self._make_room(size):
             return None
         return self._new(size)
 
     def _new(self, size: int) -> Block:
         buffer = self._device.alloc_host(size)
-        self._allocated_bytes += size
+        self.allocated_bytes += size
         return Block(buffer=buffer, ptr=buffer.ptr, view=buffer.view, size_bytes=size)
 
     def _make_room(self, size: int) -> bool:
         """Give up free blocks, largest first, until `size` fits into the budget."""
         for other in sorted(self._free, reverse=True):
             free = self._free[other]
-            while free and self._allocated_bytes + size > self._budget_bytes:
+            while free and self.allocated_bytes + size > self._budget_bytes:
                 self._drop(free.pop())
-        return self._allocated_bytes + size <= self._budget_bytes
+        return self.allocated_bytes + size <= self._budget_bytes
 
     def _drop(self, block: Block) -> None:
-        self._allocated_bytes -= block.size_bytes
+        self.allocated_bytes -= block.size_bytes
         block.forget()
         block.buffer.close()
 

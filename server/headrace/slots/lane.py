@@ -135,6 +135,12 @@ class Lane:
             self.memory = self._device.alloc_device(size_bytes)
         return self.memory
 
+    def shrink(self) -> None:
+        """Give up the host memory for batches of several; it comes back with the next of them."""
+        self.inputs.close()
+        self.outputs.close()
+        self._keep(has_moved=self._device.is_unified)
+
     def has_graph(self, layout: Layout) -> bool:
         """Say whether there is a graph for this layout."""
         return self.graphs is not None and self.graphs.has(self._bindings[layout])

@@ -54,20 +54,21 @@ class TrialBatches:
         Raises:
             DeviceError: The device is dead.
         """
-        return self._run_all(slot, capacity)
+        return self._run_all(slot, capacity, has_news=True)
 
-    def run_once(self, slot: Slot) -> dict[int, str]:
-        """Run every size once on a slot's first lane; as `measure` otherwise."""
-        return self._run_all(slot, None)
+    def run_once(self, slot: Slot, capacity: Capacity) -> dict[int, str]:
+        """Run every size once on a slot's first lane; `capacity` says which take too long."""
+        return self._run_all(slot, capacity, has_news=False)
 
-    def _run_all(self, slot: Slot, capacity: Capacity | None) -> dict[int, str]:
+    def _run_all(self, slot: Slot, capacity: Capacity, *, has_news: bool) -> dict[int, str]:
         left: dict[int, str] = {}
         for rows in self._layouts:
-            if self._clock() >= self._until:
-                left[rows] = "the time for it was up"
+            # At worst a batch takes in proportion, and it runs twice.
+            if self._clock() + 2 * capacity.mean_s(rows) >= self._until:
+                left[rows] = "they take too long"
                 continue
             try:
-                if not self._run(slot, rows, capacity):
+                if not self._run(slot, rows, capacity if has_news else None):
                     left[rows] = "there is no staging memory for so many requests"
             except (EngineError, DeviceError) as error:
                 if isinstance(error, DeviceError) and error.sticky:

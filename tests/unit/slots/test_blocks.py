@@ -123,3 +123,19 @@ def test_reserving_allocates_ahead_within_the_budget() -> None:
     assert len(device.leaks()) == 4
     device.fail_alloc()
     assert pool.lease(1) is not None
+
+
+def test_free_blocks_can_be_given_up() -> None:
+    """Down to a number, of one size, and none that is leased."""
+    device = SimDevice()
+    pool = BlockPool(device, 1 << 20)
+    pool.reserve(4096, 5)
+    pool.reserve(10_000, 2)
+    leased = pool.lease(4096)
+    pool.trim(4096, 1)
+    assert pool.allocated_bytes == 2 * 4096 + 2 * size_class(10_000)
+    pool.trim(50_000, 0)
+    assert leased is not None
+    pool.release(leased)
+    pool.close()
+    assert device.leaks() == []

@@ -66,8 +66,8 @@ def test_the_table_says_what_each_size_takes(rig: TimedRig) -> None:
 def test_what_matters_most_is_measured_before_time_is_up(rig: TimedRig) -> None:
     """In the order that was given; the rest is told, and their durations follow from the others."""
     capacity = Capacity()
-    left = rig.trials(until=0.1).measure(rig.slot, capacity)
-    assert left == dict.fromkeys((4, 2), "the time for it was up")
+    left = rig.trials(until=0.112).measure(rig.slot, capacity)
+    assert left == dict.fromkeys((4, 2), "they take too long")
     assert [rows for rows, _ in capacity.table()] == [1, 8]
     assert capacity.mean_s(4) == pytest.approx(FIXED_S + ROW_S * 4)
 
@@ -82,6 +82,15 @@ def test_slow_models_run_less_often(rig: TimedRig, fixed_s: float, num_runs: int
     assert capacity.mean_s(1) == pytest.approx(fixed_s + ROW_S)
 
 
+def test_what_would_take_too_long_is_not_tried(rig: TimedRig) -> None:
+    """By what one row took: 256 rows of a slow model would hold a load up for half a minute."""
+    rig.fixed_s, rig.row_s = 0.0, 0.1
+    capacity = Capacity()
+    assert rig.trials(until=1.7).measure(rig.slot, capacity) == {8: "they take too long"}
+    assert rig.sim.now < 1.7
+    assert [rows for rows, _ in capacity.table()] == [1, 2, 4]
+
+
 def test_more_rows_than_there_are_blocks_for_are_left_out(rig: TimedRig) -> None:
     """Such a batch will never be."""
     rig.blocks._budget_bytes = 5 * 4096
@@ -92,7 +101,7 @@ def test_more_rows_than_there_are_blocks_for_are_left_out(rig: TimedRig) -> None
 def test_a_refusal_leaves_the_slot_usable(rig: TimedRig) -> None:
     """A model may refuse zeros and yet serve real data."""
     rig.context.error = EngineError("zeros are refused")
-    assert rig.trials().run_once(rig.slot) == {SIZES[0]: "zeros are refused"}
+    assert rig.trials().run_once(rig.slot, Capacity()) == {SIZES[0]: "zeros are refused"}
     batch = rig.batch(1, 2)
     assert rig.run(batch) == expected(batch)
     rig.release(batch)
@@ -100,7 +109,7 @@ def test_a_refusal_leaves_the_slot_usable(rig: TimedRig) -> None:
 
 def test_other_slots_run_each_size_once(rig: TimedRig) -> None:
     """That is enough for what an engine sets up on its first run of a shape."""
-    assert rig.trials().run_once(rig.slot) == {}
+    assert rig.trials().run_once(rig.slot, Capacity()) == {}
     assert [seen[0].size // 5 for seen in rig.context.seen] == list(SIZES)
 
 
@@ -132,4 +141,4 @@ def test_a_dead_device_ends_the_load() -> None:
     trials = TrialBatches(layouts, rig.blocks, clock=lambda: 0.0, until=1.0)
     device.fail_device(device.now)
     with pytest.raises(DeviceError, match="illegal address"):
-        trials.run_once(rig.slot)
+        trials.run_once(rig.slot, Capacity())
