@@ -44,14 +44,15 @@ jobs_of_sources = st.lists(
 @given(jobs_of_sources)
 @settings(max_examples=300, deadline=None)
 def test_sources_that_both_wait_are_served_alike(jobs: Sequence[Job]) -> None:
-    """Over any time in which both wait: rows differ by no more than a request of each."""
+    """Over any time in which both wait: rows differ by a request of each and one of a third."""
     served = serve(queue(), jobs, service)
+    third = max(job.rows for job in jobs)  # its share moves virtual time past who waits
     for one, other in combinations("abcd", 2):
         most = sum(
             max((job.rows for job in jobs if job.source == source), default=0)
             for source in (one, other)
         )
-        assert _most_apart(served, one, other) <= most
+        assert _most_apart(served, one, other) <= most + third
 
 
 def _most_apart(served: Sequence[Served], one: str, other: str) -> int:
