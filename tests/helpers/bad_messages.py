@@ -92,7 +92,6 @@ def other_calls() -> list[Bad]:
         ask("RepositoryIndex", UNIMPLEMENTED, here, pb.RepositoryIndexRequest(repository_name="r")),
         ask("TraceSetting", UNIMPLEMENTED, "", pb.TraceSettingRequest()),
         ask("LogSettings", UNIMPLEMENTED, "", pb.LogSettingsRequest()),
-        Bad("ModelStreamInfer", UNIMPLEMENTED, "", GOOD, "ModelStreamInfer"),
         Bad("method unknown", UNIMPLEMENTED, "", GOOD, "ModelGuess"),
         Bad("service unknown", UNIMPLEMENTED, "", GOOD, "/inference.Nobody/ModelInfer"),
         Bad("path without a method", UNIMPLEMENTED, "", GOOD, "/"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.catalog import ModelCatalog
 from headrace.engines.base import Shape, Signature
@@ -67,6 +67,7 @@ def served(
     version: int = 1,
     shapes_of: ShapesOf = tuple,
     pool: SlotPool | None = None,
+    labels: Mapping[str, tuple[str, ...]] | None = None,
 ) -> ServedModel:
     """A served model from signatures in text (`x FP32[?,4]`) and a configuration.
 
@@ -78,12 +79,13 @@ def served(
         version: The model's.
         shapes_of: Output shapes by input shapes; the inputs' own by default.
         pool: Its slots; one that is free by default.
+        labels: Class names by output.
     """
     signature = signature_of(inputs, outputs)
     text = f'name: "{name}" {TENSORRT if "!" in inputs else ONNX} {config}'
     completed = complete(config_of(text), signature, auto_complete=True)
     assert [str(fault) for fault in check(completed, signature)] == []
-    spec = in_engine_order(model_spec(completed, signature, version))
+    spec = in_engine_order(model_spec(completed, signature, version, labels=labels))
     metrics = Metrics().model(name, str(version))
     line = Line(name, SingleBatcher(), pool or Rig(num_slots=1).pool, metrics, 8)
     engine = ShapeEngine(signature, shapes_of)

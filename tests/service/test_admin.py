@@ -17,7 +17,7 @@ from tritonclient.grpc import model_config_pb2
 from tritonclient.grpc import service_pb2 as pb
 
 from headrace_proto.pool import POOL
-from helpers.rpc_client import SERVICE, RpcClient, refused
+from helpers.rpc_client import RpcClient, refused
 from helpers.server import Server
 
 Code = grpc.StatusCode
@@ -34,6 +34,7 @@ OFFERED = [
     "ModelMetadata",
     "ModelReady",
     "ModelStatistics",
+    "ModelStreamInfer",
     "RepositoryIndex",
     "ServerLive",
     "ServerMetadata",
@@ -46,7 +47,6 @@ NOT_OFFERED = {
     "SystemSharedMemoryRegister": "Client shared memory is disabled",
     "SystemSharedMemoryStatus": "Client shared memory is disabled",
     "LogSettings": "--log-verbose",
-    "ModelStreamInfer": "use ModelInfer",
     "RepositoryModelLoad": "models load at start",
     "RepositoryModelUnload": "models load at start",
     "TraceSetting": "tracing is not offered",
@@ -65,22 +65,11 @@ def test_all_twenty_are_here() -> None:
     assert sorted([*OFFERED, *NOT_OFFERED]) == sorted(method.name for method in service.methods)
 
 
-@pytest.mark.parametrize("name", [name for name in NOT_OFFERED if name != "ModelStreamInfer"])
+@pytest.mark.parametrize("name", NOT_OFFERED)
 def test_what_is_not_offered_says_what_to_do(client: RpcClient, name: str) -> None:
     """UNIMPLEMENTED, with a text of ours rather than gRPC's."""
     code, text = failure(client, name)
     assert (code, NOT_OFFERED[name] in text) == (Code.UNIMPLEMENTED, True), text
-
-
-def test_the_stream_is_not_offered(client: RpcClient) -> None:
-    """It ends with the same status, whatever is sent."""
-    call = client.channel.stream_stream(
-        f"{SERVICE}ModelStreamInfer", bytes, pb.ModelStreamInferResponse.FromString
-    )(iter([b"", b"\xff"]), timeout=10)
-    with pytest.raises(grpc.RpcError) as caught:
-        list(call)
-    code, text = refused(caught.value)
-    assert (code, NOT_OFFERED["ModelStreamInfer"] in text) == (Code.UNIMPLEMENTED, True)
 
 
 def test_server_live_and_ready(client: RpcClient, small: Server) -> None:
@@ -131,6 +120,7 @@ def test_server_metadata(client: RpcClient) -> None:
     assert (metadata.name, metadata.version) == ("headrace", version("headrace-server"))
     assert sorted(metadata.extensions) == [
         "binary_tensor_data",
+        "classification",
         "model_configuration",
         "parameters",
         "statistics",

@@ -32,6 +32,7 @@ HONOURED = frozenset(
         "output.data_type",
         "output.dims",
         "output.reshape",
+        "output.label_filename",
         "output.is_shape_tensor",
         "instance_group.name",
         "instance_group.kind",

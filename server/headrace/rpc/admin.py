@@ -13,7 +13,13 @@ from headrace.rpc.messages import statistics_message, tensor_metadata
 from headrace_proto.v1 import inference_pb2 as pb
 
 # Only what works: clients take a named extension as a promise.
-EXTENSIONS = ("binary_tensor_data", "model_configuration", "parameters", "statistics")
+EXTENSIONS = (
+    "binary_tensor_data",
+    "classification",
+    "model_configuration",
+    "parameters",
+    "statistics",
+)
 
 NO_MODEL_CONTROL = "explicit model load / unload is not offered yet; models load at start"
 NOT_OFFERED = {

@@ -69,25 +69,24 @@ def check_input_parameters(name: str, parameters: Parameters) -> None:
 
 
 def check_output_parameters(name: str, parameters: Parameters) -> None:
-    """Refuse shared memory and classification, which this server does not offer.
+    """Refuse shared memory, which this server does not offer.
 
     Raises:
-        UnsupportedError: The output is wanted in shared memory or as classes.
-        RequestError: A parameter has the wrong type.
+        UnsupportedError: The output is wanted in shared memory.
+        RequestError: A parameter has the wrong type or value.
     """
     if not parameters:
         return
     if not SHARED_MEMORY.isdisjoint(parameters):
         raise _no_shared_memory(f"output '{name}'")
     if "classification" in parameters:
-        kind = parameters["classification"].WhichOneof("parameter_choice")
+        parameter = parameters["classification"]
+        kind = parameter.WhichOneof("parameter_choice")
+        what = f"parameter 'classification' of output '{name}'"
         if kind != "int64_param":
-            what = f"parameter 'classification' of output '{name}'"
             raise RequestError(_wrong_type(what, kind, frozenset({"int64_param"})))
-        raise UnsupportedError(
-            f"output '{name}' is wanted as classes, which this server does not offer yet: ask for "
-            "the tensor and take the largest values"
-        )
+        if parameter.int64_param < 1:
+            raise RequestError(f"{what} is {parameter.int64_param}, expected 1 or more classes")
     if "binary_data" in parameters:
         kind = parameters["binary_data"].WhichOneof("parameter_choice")
         if kind != "bool_param":

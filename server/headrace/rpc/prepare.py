@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from headrace.engines.base import Layout, Shape
 from headrace.errors import RequestError
 from headrace.link.base import Catalog, Served
+from headrace.rpc.classification import UNORDERED
 from headrace.rpc.parameters import check_output_parameters, check_request_parameters
 from headrace.rpc.parse import parse
-from headrace.rpc.reply import ReplyWriter
+from headrace.rpc.reply import ReplyWriter, writer_of
 from headrace.rpc.tensors import (
     VARIABLE,
     Buffer,
@@ -131,7 +132,12 @@ class Preparer:
             sizes=sizes,
             layout=None,
             rows=rows,
-            writer=ReplyWriter(served, outputs, self._limits.max_response_bytes),
+            writer=writer_of(
+                served,
+                outputs,
+                _wanted_classes(request, served),
+                self._limits.max_response_bytes,
+            ),
             wishes=_wishes(request, served),
         )
         arranged = prepared.arrange(tensors)
@@ -173,6 +179,25 @@ def _wanted_outputs(request: pb.ModelInferRequest, served: Served) -> tuple[int,
             )
         wanted.append(index)
     return tuple(wanted)
+
+
+def _wanted_classes(request: pb.ModelInferRequest, served: Served) -> dict[int, int]:
+    """Return, by the index of the output, how many classes are wanted in its place."""
+    datatypes = {
+        spec.name: (index, spec.datatype) for index, spec in enumerate(served.spec.outputs)
+    }
+    wanted: dict[int, int] = {}
+    for tensor in request.outputs:
+        if "classification" not in tensor.parameters:
+            continue
+        index, datatype = datatypes[tensor.name]
+        if datatype in UNORDERED:
+            raise RequestError(
+                f"class result not available for output '{tensor.name}' of model "
+                f"'{served.spec.name}' due to unsupported type '{datatype}': ask for the tensor"
+            )
+        wanted[index] = tensor.parameters["classification"].int64_param
+    return wanted
 
 
 def _wishes(request: pb.ModelInferRequest, served: Served) -> Wishes | None:

@@ -6,11 +6,12 @@ numbers are those of `inference.proto`; a test holds what is written against pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.engines.base import Shape
 from headrace.errors import RequestError
 from headrace.link.base import Served
+from headrace.rpc.classification import top_classes
 from headrace.slots.batch import Output
 from headrace_proto.v1 import inference_pb2 as pb
 from headrace_proto.wire import delimited
@@ -96,12 +97,8 @@ class ReplyWriter:
     def _encode(self, wanted: Sequence[Output]) -> None:
         response = pb.ModelInferResponse()
         for index, (shape, _) in zip(self._outputs, wanted, strict=True):
-            spec = self._served.spec.outputs[index]
-            response.outputs.add(
-                name=spec.name,
-                datatype=spec.datatype,
-                shape=self._served.spec.output_maps[index].to_client(shape),
-            )
+            name, datatype, client_shape = self._described(index, shape)
+            response.outputs.add(name=name, datatype=datatype, shape=client_shape)
         prefixes = [delimited(RAW_OUTPUT_CONTENTS_FIELD, len(data)) for _, data in wanted]
         if prefixes:
             prefixes[0] = response.SerializeToString() + prefixes[0]
@@ -113,12 +110,63 @@ class ReplyWriter:
             for place, (shape, data), before in zip(self._places, wanted, prefixes, strict=True)
         )
 
+    def _described(self, index: int, shape: Shape) -> tuple[str, str, Shape]:
+        """Return an output's name, datatype and the client's shape."""
+        spec = self._served.spec
+        output = spec.outputs[index]
+        return output.name, output.datatype, spec.output_maps[index].to_client(shape)
+
     def _check(self, total_bytes: int) -> None:
         if total_bytes > self._max_bytes:
             raise RequestError(
                 f"the reply would have {total_bytes} bytes; the limit is {self._max_bytes}: ask "
                 "for fewer outputs or a smaller batch"
             )
+
+
+class ClassWriter(ReplyWriter):
+    """Writes replies with classes in the place of some outputs."""
+
+    def __init__(
+        self,
+        served: Served,
+        outputs: Sequence[int],
+        classes: Mapping[int, int],
+        max_bytes: int,
+    ) -> None:
+        """Prepare as `ReplyWriter`; `classes` says of which outputs how many are wanted."""
+        super().__init__(served, outputs, max_bytes)
+        self._classes = classes
+
+    def _parts(self, request_id: str, outputs: Sequence[Output]) -> list[bytes | memoryview]:
+        spec, replaced = self._served.spec, list(outputs)
+        for index, num_classes in self._classes.items():
+            place = spec.output_maps[index].index
+            shape, data = outputs[place]
+            name, datatype, client_shape = super()._described(index, shape)
+            replaced[place] = top_classes(
+                data,
+                datatype,
+                client_shape,
+                num_classes,
+                has_rows=spec.max_batch_size > 0,
+                labels=spec.labels.get(name, ()),
+            )
+        return super()._parts(request_id, replaced)
+
+    def _described(self, index: int, shape: Shape) -> tuple[str, str, Shape]:
+        if index not in self._classes:
+            return super()._described(index, shape)
+        return self._served.spec.outputs[index].name, "BYTES", shape
+
+
+def writer_of(
+    served: Served, outputs: Sequence[int], classes: Mapping[int, int], max_bytes: int
+) -> ReplyWriter:
+    """Return what writes replies with these outputs, in their order."""
+    if classes:
+        return ClassWriter(served, outputs, classes, max_bytes)
+    return ReplyWriter(served, outputs, max_bytes)
 
 
 def in_band_error(text: str, request_id: str) -> bytes:

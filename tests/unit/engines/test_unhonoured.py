@@ -25,7 +25,7 @@ from helpers.model_repository import config_of
         ),
         (
             'input { name: "x" dims: 1 reshape { } } output { name: "y" label_filename: "l" }',
-            ["output[0].label_filename"],
+            [],
         ),
         ('instance_group { name: "g" count: 2 kind: KIND_GPU gpus: 0 profile: "1" }', []),
         ("dynamic_batching { }", ["dynamic_batching"]),

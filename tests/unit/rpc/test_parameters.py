@@ -95,10 +95,12 @@ def test_shared_memory_is_not_offered(check: object, name: str) -> None:
         check("x", {name: parameter("int64_param")})
 
 
-def test_classes_are_not_offered() -> None:
-    """A classification is refused as unsupported, a wrong one as wrong."""
-    with pytest.raises(UnsupportedError, match="output 'y' is wanted as classes"):
-        check_output_parameters("y", {"classification": parameter("int64_param")})
+@pytest.mark.parametrize("count", [0, -1, -(1 << 63)])
+def test_classes_are_a_positive_number(count: int) -> None:
+    """Of the protocol's type."""
+    check_output_parameters("y", {"classification": pb.InferParameter(int64_param=1)})
+    with pytest.raises(RequestError, match=rf"'classification' of output 'y' is {count}, expected"):
+        check_output_parameters("y", {"classification": pb.InferParameter(int64_param=count)})
     with pytest.raises(RequestError, match=r"'classification' of output 'y'.*expected int64"):
         check_output_parameters("y", {"classification": parameter("string_param")})
 

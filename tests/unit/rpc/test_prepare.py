@@ -175,9 +175,23 @@ def test_outputs_that_are_unknown_or_twice() -> None:
     with pytest.raises(RequestError, match="output 'p' for model 'm' is named twice"):
         prepare(preparer(), message)
     message.outputs[1].name = "q"
-    message.outputs[1].parameters["classification"].int64_param = 3
+    message.outputs[1].parameters["shared_memory_region"].string_param = "r"
     with pytest.raises(UnsupportedError, match="output 'q'"):
         prepare(preparer(), message)
+
+
+@pytest.mark.parametrize("datatype", ["BOOL", "BYTES"])
+def test_classes_of_what_has_no_order(datatype: str) -> None:
+    """Are refused before anything runs."""
+    message = pb.ModelInferRequest(model_name="m", raw_input_contents=[bytes(4)])
+    message.inputs.add(name="x", datatype="FP32", shape=[1])
+    output = message.outputs.add(name="y")
+    output.parameters["classification"].int64_param = 3
+    catalog = catalog_of(served("x FP32[1]", f"y {datatype}[1]"))
+    with pytest.raises(
+        RequestError, match=f"output 'y' of model 'm'.*unsupported type '{datatype}'"
+    ):
+        prepare(Preparer(catalog, Limits()), message)
 
 
 def test_limits_on_tensors() -> None:

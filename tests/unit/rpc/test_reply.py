@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.errors import EngineError, RequestError
 from headrace.model import ServedModel
 from headrace.rpc import reply as reply_module
-from headrace.rpc.reply import ReplyWriter, in_band_error
+from headrace.rpc.reply import ReplyWriter, in_band_error, writer_of
 from headrace.slots.batch import Output
 from headrace_proto.v1 import inference_pb2 as pb
 from helpers.served import served
@@ -186,3 +186,27 @@ def test_an_error_in_a_stream_names_its_request(request_id: str, text: str) -> N
     message = pb.ModelStreamInferResponse.FromString(in_band_error(text, request_id))
     assert (message.error_message, message.infer_response.id) == (text, request_id)
     assert message.infer_response.parameters["triton_final_response"].bool_param
+
+
+def test_classes_stand_in_the_place_of_an_output() -> None:
+    """As BYTES of the client's shape; the others are as they were, and so is the order."""
+    target = served(
+        "x FP32[?,1]",
+        "scores FP32[?,3] raw FP32[?,3]",
+        "max_batch_size: 4",
+        labels={"scores": ("a", "b")},
+    )
+    writer = writer_of(target, [1, 0], {0: 2}, PLENTY)
+    for rows in (2, 1, 2):
+        scores = np.array([[1, 3, 2], [9, 7, 8]], np.float32)[:rows]
+        outputs: list[Output] = [((rows, 3), memoryview(scores.tobytes()))] * 2
+        answer = parsed(writer.write("7", outputs))
+        raw, classes = answer.outputs
+        assert (raw.name, raw.datatype, list(raw.shape)) == ("raw", "FP32", [rows, 3])
+        assert (classes.name, classes.datatype) == ("scores", "BYTES")
+        assert list(classes.shape) == [rows, 2]
+        assert answer.raw_output_contents[0] == scores.tobytes()
+        texts = ["3.000000:1:b", "2.000000:2", "9.000000:0:a", "8.000000:2"][: 2 * rows]
+        assert answer.raw_output_contents[1] == b"".join(
+            len(text).to_bytes(4, "little") + text.encode() for text in texts
+        )
