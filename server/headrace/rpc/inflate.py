@@ -1,8 +1,8 @@
 """Unpacks compressed messages, never to more than a limit: the limit ends the unpacking itself.
 
-grpcio before 1.83 unpacks a whole message before it looks at its size, and every release holds the
-interpreter lock meanwhile. So its own unpacking is switched off (`OPTION`), messages come here as
-they were sent, and small ones are unpacked at once, others by a thread beside the loop.
+grpcio before 1.83.1 unpacks a whole message before it looks at its size, and every release holds
+the interpreter lock meanwhile. So its own unpacking is switched off (`OPTION`), messages come here
+as they were sent, and small ones are unpacked at once, others by a thread beside the loop.
 
 grpcio does not tell which messages are compressed, but they show it. Gzip begins with 1F 8B, which
 no protobuf message does: there is no wire type 7. Deflate (zlib's format) begins with 78 and one of
