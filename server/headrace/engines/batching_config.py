@@ -20,6 +20,8 @@ Fault = tuple[str, str]  # field, reason
 
 TARGET_P99_MS: Final = "headrace.target_p99_ms"
 QUEUE_POLICY: Final = "headrace.queue_policy"
+SERVICE_SECONDS: Final = "headrace.service_seconds"
+"""What batches take, by rows: ModelConfig tells it, and a file that was made of that has it."""
 QUEUE_PARAMETERS: Final = frozenset({TARGET_P99_MS, QUEUE_POLICY})
 FIFO, LATEST = "fifo", "latest"
 
