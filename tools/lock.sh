@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 {
     echo '-e ./proto'
     echo '-e ./server[onnxruntime,onnxruntime-gpu,tensorrt,cuda,native]'
-    echo '-e ./client'
+    echo '-e ./client[bench]'
 } | .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate "$@" \
     --no-emit-package headrace-proto --no-emit-package headrace-server --no-emit-package headrace-client \
     --group dev --output-file constraints.txt -

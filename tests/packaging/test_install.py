@@ -88,7 +88,11 @@ def test_installed_server_answers_installed_client(
     """The two environments, which share no file, understand each other."""
     with serving(DIGITS, headrace=server_only.bin / "headrace") as server:
         answer = client_only.python(f"ADDRESS = {server.address!r}\n{ASK}")
+        load = ("-c", "2", "-n", "50", "--warm-up", "0", "--quiet", "-u", server.address)
+        report = run(client_only.bin / "headrace-client", "bench", "model", *load)
     assert "'probabilities': (2, 10)" in answer
+    assert "answered    50" in report
+    assert "asyncio" in report, "the extra [bench], which brings uvloop, was not asked for"
 
 
 def test_oldest_supported_libraries_still_work(wheels: dict[str, Path], tmp_path: Path) -> None:

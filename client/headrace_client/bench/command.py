@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import grpc
 from google.protobuf.message import DecodeError
 
-from headrace_client.bench import report_json, report_text
+from headrace_client.bench import report_html, report_json, report_text
 from headrace_client.bench.conduct import Conductor, Interrupts, Outcome
 from headrace_client.bench.fleet import Fleet
 from headrace_client.bench.inputs import InputOptions, Requests, requests, tails
@@ -80,9 +80,17 @@ def run(client: Client, settings: Settings, arguments: argparse.Namespace) -> in
         )
         outcomes = list(_outcomes(conductor, planned))
     report = Report(subject, started, outcomes)
+    _publish(report, arguments)
+    return 1 if report.is_failure else 0
+
+
+def _publish(report: Report, arguments: argparse.Namespace) -> None:
+    if arguments.json_file is not None:
+        arguments.json_file.write_text(report_json.text(report), "utf-8")
+    if arguments.html is not None:
+        arguments.html.write_text(report_html.text(report), "utf-8")
     shown = report_json.text(report) if arguments.json else report_text.text(report)
     sys.stdout.write(f"{shown}\n")
-    return 1 if report.is_failure else 0
 
 
 def _outcomes(conductor: Conductor, planned: Sequence[PlannedLevel]) -> Iterator[Outcome]:

@@ -116,6 +116,7 @@ class Conductor:
             WorkerError: A process could not do its work.
         """
         level = planned.level
+        before = self.ask_statistics()  # without a warm-up the first request comes at once
         start_s = self.fleet.begin(level) + level.warm_up_s
         end_s = None if level.duration_s is None else start_s + level.duration_s
         tally = Tally(
@@ -128,8 +129,10 @@ class Conductor:
         )
         self.progress.begin(planned.text, start_s, level.duration_s)
         self._used = []
-        self._gather(tally, start_s)
-        before, cores_before = self.ask_statistics(), machine.core_times()
+        if level.warm_up_s:
+            self._gather(tally, start_s)
+            before = self.ask_statistics()
+        cores_before = machine.core_times()
         stopped_s = self._gather(tally, None)
         share = machine.busy_share(cores_before, machine.core_times())
         after = self.ask_statistics()

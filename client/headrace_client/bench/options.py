@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
+from headrace_client.bench import notation
 from headrace_client.bench.inputs import DATA_KINDS
-from headrace_client.message import Parameter
-
-T = TypeVar("T", int, float)
-_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
-MAX_SOURCES = 10_000
 
 EXAMPLES = """examples:
   headrace-client bench digits -c 1:32:4                        callers in a closed loop, a sweep
@@ -26,19 +18,12 @@ exit code: 0; 1 when every request failed or no server was reached; 2 for wrong 
 """
 
 
-class Flood(NamedTuple):
-    """One source that sends so many times as much as the others."""
-
-    source: int
-    factor: float
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add them all."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
-    parser.add_argument("model", nargs="?", default="", help="what to send to; -m is the same")
-    parser.add_argument("-m", "--model-name", default="", metavar="MODEL", help=argparse.SUPPRESS)
+    parser.add_argument("model", nargs="?", default="", help="what to put load on")
+    parser.add_argument("-m", "--model-name", default="", metavar="MODEL", help="the same")
     parser.add_argument(
         "-x", "--model-version", default="", metavar="N", help="default: the server chooses"
     )
@@ -51,13 +36,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _add_load(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         *("-c", "--concurrency", "--concurrency-range"),
-        type=_range_of(int),
+        type=notation.range_of(int),
         metavar="N[:END[:STEP]]",
         help="closed loop: so many requests in flight (default 1); a range or a list is a sweep",
     )
     group.add_argument(
         *("-r", "--rate", "--rps", "--request-rate-range"),
-        type=_range_of(float),
+        type=notation.range_of(float),
         metavar="R[:END[:STEP]]",
         help="open loop: requests a second, whatever the server does; latency counts from the "
         "time that each was due",
@@ -75,7 +60,7 @@ def _add_arrivals(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--bursts",
-        type=_bursts,
+        type=notation.bursts,
         metavar="ON:OFF",
         help="open loop: send for ON seconds, pause for OFF; --rate is the mean of both",
     )
@@ -97,19 +82,19 @@ def _add_arrivals(group: argparse._ArgumentGroup) -> None:
 def _add_length(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         *("--duration-s", "--duration"),
-        type=_seconds,
+        type=notation.seconds,
         metavar="S",
         help="how long each level is measured (default 10, or as long as -n or --replay takes)",
     )
     group.add_argument(
         *("-n", "--requests", "--request-count"),
-        type=_positive(int),
+        type=notation.positive(int),
         metavar="N",
         help="end after so many requests",
     )
     group.add_argument(
         *("--warm-up-s", "--warm-up"),
-        type=_seconds,
+        type=notation.seconds,
         default=1.0,
         metavar="S",
         help="load before the measurement (default 1)",
@@ -119,7 +104,7 @@ def _add_length(group: argparse._ArgumentGroup) -> None:
 def _add_sources(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--sources",
-        type=_positive(int),
+        type=notation.positive(int),
         default=1,
         metavar="K",
         help="senders, told apart by the request parameter stream_id, from 0 on; in an open loop "
@@ -127,13 +112,13 @@ def _add_sources(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--rate-per-source",
-        type=_range_of(float),
+        type=notation.range_of(float),
         metavar="R[:END[:STEP]]",
         help="--rate for each source instead of all",
     )
     group.add_argument(
         "--flood",
-        type=_flood,
+        type=notation.flood,
         metavar="SOURCE:FACTOR",
         help="this source sends FACTOR times as much, on top of the rate",
     )
@@ -142,7 +127,7 @@ def _add_sources(group: argparse._ArgumentGroup) -> None:
 def _add_requests(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         *("-b", "--batch-size"),
-        type=_positive(int),
+        type=notation.positive(int),
         metavar="ROWS",
         help="rows a request (default 1); the rows of given arrays are repeated",
     )
@@ -162,7 +147,7 @@ def _add_requests(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--shape",
-        type=_shapes,
+        type=notation.shapes,
         action="extend",
         default=[],
         metavar="NAME:DIMS",
@@ -177,7 +162,7 @@ def _add_call(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--parameter",
-        type=_parameter,
+        type=notation.parameter,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -185,7 +170,7 @@ def _add_call(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--deadline-ms",
-        type=_positive(float),
+        type=notation.positive(float),
         metavar="MS",
         help="deadline of each request; answers within it are the goodput (default: --timeout)",
     )
@@ -201,19 +186,19 @@ def _add_call(group: argparse._ArgumentGroup) -> None:
 def _add_client(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--processes",
-        type=_positive(int),
+        type=notation.positive(int),
         metavar="P",
         help="that send (default: by the load and the number of cores)",
     )
     group.add_argument(
         "--connections",
-        type=_positive(int),
+        type=notation.positive(int),
         metavar="N",
         help="over all processes (default: 4 for each, at most one for each caller)",
     )
     group.add_argument(
         "--max-in-flight",
-        type=_positive(int),
+        type=notation.positive(int),
         default=10_000,
         metavar="N",
         help="open loop: what is due beyond is dropped, and counted (default 10000)",
@@ -222,79 +207,3 @@ def _add_client(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--json-file", type=Path, metavar="FILE", help="write JSON, too")
     group.add_argument("--html", type=Path, metavar="FILE", help="write a page with charts, too")
     group.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
-
-
-def _positive(kind: type[T]) -> Callable[[str], T]:
-    def parse(text: str) -> T:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = kind(0)
-        if not 0 < value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text!r}; expected a number above 0")
-        return value
-
-    return parse
-
-
-def _range_of(kind: type[T]) -> Callable[[str], list[T]]:
-    one = _positive(kind)
-
-    def parse(text: str) -> list[T]:
-        if ":" not in text:
-            return [one(part) for part in text.split(",")]
-        start, end, *steps = [one(part) for part in text.split(":")]
-        if len(steps) > 1 or end < start:
-            raise argparse.ArgumentTypeError(f"{text!r}; expected START:END or START:END:STEP")
-        step = steps[0] if steps else kind(1)
-        count = int((end - start) / step + 1e-9) + 1
-        return [kind(start + number * step) for number in range(count)]
-
-    return parse
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"([0-9.]+)(us|ms|s|m|h|)", text)
-    try:
-        return float(found[1]) * _UNITS_S[found[2]] if found else float("x")
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}; expected seconds, or as in 500ms or 2m"
-        ) from None
-
-
-def _bursts(text: str) -> tuple[float, float]:
-    on, _, off = text.partition(":")
-    on_s, off_s = _seconds(on), _seconds(off)
-    if not on_s > 0:
-        raise argparse.ArgumentTypeError(f"{text!r}; expected ON:OFF with ON above 0")
-    return on_s, off_s
-
-
-def _flood(text: str) -> Flood:
-    found = re.fullmatch(r"(\d+):([0-9.]+)", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r}; expected SOURCE:FACTOR, as in 0:20")
-    return Flood(int(found[1]), _positive(float)(found[2]))
-
-
-def _shapes(text: str) -> list[tuple[str, tuple[int, ...]]]:
-    # trtexec parts inputs by commas, perf_analyzer dimensions: a comma before a name parts inputs.
-    shapes = []
-    for part in re.split(",(?=[^,:]+:)", text):
-        name, _, dims = part.rpartition(":")
-        if not name or not re.fullmatch(r"\d+([x,]\d+)*", dims):
-            raise argparse.ArgumentTypeError(f"{part!r}; expected NAME:DIMS, as in x:1x3x224x224")
-        shapes.append((name, tuple(map(int, re.split("[x,]", dims)))))
-    return shapes
-
-
-def _parameter(text: str) -> tuple[str, Parameter]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r}; expected NAME=VALUE")
-    try:
-        parsed = json.loads(value)
-    except ValueError:
-        return name, value
-    return name, parsed if isinstance(parsed, bool | int | float | str) else value

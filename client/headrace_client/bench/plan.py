@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace_client.bench import machine
 from headrace_client.bench.level import ClosedLoop, Level, OpenLoop
-from headrace_client.bench.options import MAX_SOURCES, Flood
+from headrace_client.bench.notation import Flood
 from headrace_client.bench.schedule import (
     Bursts,
     Constant,
@@ -25,6 +25,7 @@ from headrace_client.bench.schedule import (
 )
 
 DURATION_S = 10.0
+MAX_SOURCES = 10_000
 # What one process can do is measured in docs/bench.md; half of it leaves room for large messages.
 _RATE_OF_PROCESS = 4000.0
 _CALLERS_OF_PROCESS = 32
@@ -108,10 +109,10 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.sources > MAX_SOURCES:
         raise UsageError(f"--sources {arguments.sources}: at most {MAX_SOURCES}")
     flood: Flood | None = arguments.flood
-    if flood is not None and flood.source >= arguments.sources:
+    if flood is not None and (arguments.sources < 2 or flood.source >= arguments.sources):
         raise UsageError(
-            f"--flood {flood.source}:{flood.factor:g}: there are {arguments.sources} sources, "
-            "counted from 0"
+            f"--flood {flood.source}:{flood.factor:g}: expected a source below --sources, "
+            f"and at least 2 of them; there are {arguments.sources}"
         )
 
 

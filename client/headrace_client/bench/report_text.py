@@ -1,4 +1,4 @@
-"""The report for people, on a terminal."""
+"""The report for people, on a terminal; the page takes its tables and sentences from here, too."""
 
 from __future__ import annotations
 
@@ -7,69 +7,84 @@ from collections.abc import Iterator, Sequence
 from headrace_client.bench.conduct import Outcome
 from headrace_client.bench.report import Report, Subject
 from headrace_client.bench.server_side import ServerFigures
-from headrace_client.bench.summary import Durations, Figures, SourceFigures
+from headrace_client.bench.summary import Durations, Figures, Sources
 
-_MAX_FAILURES = 10
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+_MAX_TEXT = 100
 
 
 def text(report: Report) -> str:
     """Write what was sent, every level, and a table of them where there are several."""
-    lines = list(_head(report))
+    lines = head(report)
     for level in report.levels:
         lines += ["", *_level(level, report.subject)]
     if len(report.levels) > 1:
-        lines += ["", *_sweep(report)]
+        lines += ["", *table(*sweep(report))]
     return "\n".join(lines)
 
 
-def _head(report: Report) -> Iterator[str]:
+def head(report: Report) -> list[str]:
+    """Say what was sent where, and with what."""
     subject, now = report.subject, report.circumstances
     server = f" ({subject.server})" if subject.server else ""
-    yield f"{subject.model} at {subject.url}{server}"
-    yield f"{', '.join(subject.inputs)}: {subject.request_bytes:,} bytes a request"
     processes = "process" if subject.num_processes == 1 else "processes"
     connections = "connection" if subject.num_connections == 1 else "connections"
-    yield (
-        f"client: {subject.num_processes} {processes}, {subject.num_connections} {connections}, "
-        f"{now.event_loop}, {now.num_cores} cores"
-    )
+    sources = f", {subject.num_sources:,} sources" if subject.num_sources > 1 else ""
+    flood = f", flood {subject.flood}" if subject.flood else ""
+    client = f"{subject.num_processes} {processes}, {subject.num_connections} {connections}"
+    return [
+        f"{subject.model} at {subject.url}{server}",
+        f"{', '.join(subject.inputs)}: {subject.request_bytes:,} bytes a request{sources}{flood}",
+        f"client: {client}, {now.event_loop}, {now.num_cores} cores",
+    ]
 
 
 def _level(level: Outcome, subject: Subject) -> Iterator[str]:
     seen = level.seen
-    ended = ", ended early" if level.was_interrupted else ""
-    yield f"{level.text}, measured for {seen.measured_s:.4g} s{ended}"
-    yield f"  requests    {seen.num_due:,}: {seen.num_ok:,} answered, {seen.num_failed:,} failed"
-    rows = f", {level.rows_per_s:,.1f} rows/s" if subject.rows > 1 else ""
-    yield f"  throughput  {seen.throughput_per_s:,.1f}/s{rows}"
-    if subject.deadline_ms is not None:
-        yield f"  goodput     {seen.goodput_per_s:,.1f}/s within {subject.deadline_ms:g} ms"
-    yield ""
-    yield from _indented(_durations(level.kind, seen))
-    if seen.failures or seen.num_failed:
-        yield ""
-        yield from _failures(seen)
+    yield level.text
+    yield from (f"  {name:11} {value}" for name, value in key_figures(level, subject))
+    tables = [duration_table(level.kind, seen)]
+    if seen.num_failed:
+        tables.append(failure_table(seen))
     if seen.sources is not None:
+        tables.append(source_table(seen.sources))
+    for each in tables:
         yield ""
-        parts = (seen.sources.flooding, seen.sources.others, seen.sources.worst)
-        yield from _indented(_source_table([part for part in parts if part is not None], seen))
+        yield from (f"  {line}" for line in table(*each))
     yield ""
-    if level.server is not None:
-        yield f"  server      {_server(level.server)}"
-    else:
-        yield f"  server      no statistics: {level.server_text}"
+    yield f"  server      {server_line(level)}"
     yield f"  client      {level.verdict.text}"
 
 
-def _durations(kind: str, seen: Figures) -> list[str]:
+def key_figures(level: Outcome, subject: Subject) -> list[tuple[str, str]]:
+    """Return what matters most, by name."""
+    seen = level.seen
+    early = ", ended early" if level.was_interrupted else ""
+    figures = [
+        ("measured", f"{seen.measured_s:.4g} s{early}"),
+        ("requests", f"{seen.num_due:,}"),
+        ("answered", f"{seen.num_ok:,}"),
+        ("failed", f"{seen.num_failed:,}{_share(seen.num_failed, seen.num_due)}"),
+        ("throughput", f"{seen.throughput_per_s:,.1f}/s"),
+    ]
+    if subject.rows > 1:
+        figures.append(("rows", f"{level.rows_per_s:,.1f}/s"))
+    if subject.deadline_ms is not None:
+        within = f"within {subject.deadline_ms:g} ms"
+        figures.append(("goodput", f"{seen.goodput_per_s:,.1f}/s {within}"))
+    return figures
+
+
+def duration_table(kind: str, seen: Figures) -> Table:
+    """Latencies, what a late client adds to them, and how long errors took."""
     rows = [("latency", seen.latency)]
     if kind == "open":
         rows = [("latency, from when due", seen.latency), ("from when sent", seen.service)]
     if seen.failing.count:
         rows.append(("until an error", seen.failing))
     rows.append(("client's lag", seen.lag))
-    head = ["ms", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"]
-    return table(head, [[name, *_cells(values)] for name, values in rows])
+    columns = ["ms", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"]
+    return columns, [[name, *_cells(values)] for name, values in rows]
 
 
 def _cells(values: Durations) -> list[str]:
@@ -77,22 +92,29 @@ def _cells(values: Durations) -> list[str]:
     return [number(value) for value in (*shown, values.p999_ms, values.max_ms)]
 
 
-def _failures(seen: Figures) -> Iterator[str]:
+def failure_table(seen: Figures) -> Table:
+    """Statuses, and below each its texts, the most frequent first."""
+    rows = []
     for code, count in seen.codes.items():
         if code == "OK":
             continue
-        yield f"  {code} {count:,} ({count / seen.num_due:.1%})"
-        for failure in seen.failures[:_MAX_FAILURES]:
-            if failure.code == code:
-                yield f"    {failure.count:,} × {failure.text}"
+        rows.append([code, f"{count:,}", f"{count / seen.num_due:.2%}"])
+        rows += [
+            [f"  {failure.text[:_MAX_TEXT]}", f"{failure.count:,}", ""]
+            for failure in seen.failures
+            if failure.code == code
+        ]
+    return ["failures", "requests", "of all"], rows
 
 
-def _source_table(parts: Sequence[SourceFigures], seen: Figures) -> list[str]:
-    assert seen.sources is not None
-    names = [part.source for part in parts]
-    if seen.sources.flooding is not None:
-        names[0] = f"{names[0]} (floods)"
-    names[-1] = f"{names[-1]} (worst)"
+def source_table(sources: Sources) -> Table:
+    """The flooding source, all others together, and the worst of these."""
+    parts = [
+        (sources.others.source, sources.others),
+        (f"{sources.worst.source}, worst", sources.worst),
+    ]
+    if sources.flooding is not None:
+        parts.insert(0, (f"{sources.flooding.source}, flooding", sources.flooding))
     rows = [
         [
             name,
@@ -102,9 +124,16 @@ def _source_table(parts: Sequence[SourceFigures], seen: Figures) -> list[str]:
             number(part.p50_ms),
             number(part.p99_ms),
         ]
-        for name, part in zip(names, parts, strict=True)
+        for name, part in parts
     ]
-    return table(["source", "requests", "lost", "", "p50 ms", "p99 ms"], rows)
+    return ["source", "requests", "lost", "of all", "p50 ms", "p99 ms"], rows
+
+
+def server_line(level: Outcome) -> str:
+    """Say what the server counted, or why nobody knows."""
+    if level.server is None:
+        return f"no statistics: {level.server_text}"
+    return _server(level.server)
 
 
 def _server(server: ServerFigures) -> str:
@@ -123,27 +152,27 @@ def _server(server: ServerFigures) -> str:
     return f"{server.num_succeeded:,} requests{failed}, {server.num_executions:,} runs{each}{total}"
 
 
-def _sweep(report: Report) -> list[str]:
-    head = ["load", "req/s", "goodput/s", "failed", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms"]
-    head += ["queue ms", "compute ms", "rows/run", "client"]
+def sweep(report: Report) -> Table:
+    """All levels, one a row."""
+    columns = ["load", "req/s", "goodput/s", "failed", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms"]
+    columns += ["queue ms", "compute ms", "rows/run", "client"]
     rows = []
     for level in report.levels:
         seen, server = level.seen, level.server
+        latency = (seen.latency.p50_ms, seen.latency.p90_ms, seen.latency.p99_ms)
+        means = (server.queue_ms, server.compute_ms, server.rows_per_execution) if server else ()
         rows.append(
             [
                 f"{level.value:,.6g}{'' if level.kind == 'closed' else '/s'}",
                 f"{seen.throughput_per_s:,.1f}",
                 f"{seen.goodput_per_s:,.1f}",
                 f"{seen.num_failed:,}",
-                *(number(seen.latency.p50_ms), number(seen.latency.p90_ms)),
-                *(number(seen.latency.p99_ms), number(seen.latency.p999_ms)),
-                number(server.queue_ms if server else None),
-                number(server.compute_ms if server else None),
-                number(server.rows_per_execution if server else None),
+                *map(number, (*latency, seen.latency.p999_ms)),
+                *map(number, means or (None,) * 3),
                 level.verdict.word,
             ]
         )
-    return table(head, rows)
+    return columns, rows
 
 
 def number(value: float | None) -> str:
@@ -153,9 +182,9 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lay out a table, the first column to the left, numbers to the right."""
-    lines = [head, *rows]
+    lines = [columns, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [
         "  ".join(
@@ -166,5 +195,5 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _indented(lines: Sequence[str]) -> Iterator[str]:
-    yield from (f"  {line}" for line in lines)
+def _share(part: int, whole: int) -> str:
+    return f" ({part / whole:.2%})" if part else ""

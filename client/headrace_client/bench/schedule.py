@@ -187,5 +187,6 @@ def turns(rates: Sequence[float] | NDArray[Any]) -> tuple[int, ...]:
     sources = np.repeat(np.arange(len(weights)), weights)
     starts = np.cumsum(weights) - weights
     places = np.arange(len(sources)) - np.repeat(starts, weights)
-    order = np.argsort((places + 0.5) / weights[sources], kind="stable")
+    phases = (sources + 0.5) / len(weights)
+    order = np.argsort((places + phases) / weights[sources], kind="stable")
     return tuple(int(source) for source in sources[order])
