@@ -14,15 +14,19 @@ import numpy as np
 from headrace.device.base import Stream
 from headrace.device.sim import SimDevice
 from headrace.engines.base import Binding, Layout, Shape, Signature, TensorSpec
+from headrace.engines.batching_spec import BatchingSpec
 from headrace.engines.layout import plan_layout
 from headrace.metrics import Metrics
 from headrace.scheduling.admission import Admission
 from headrace.scheduling.batcher import SingleBatcher
+from headrace.scheduling.dynamic import DynamicBatcher
 from headrace.scheduling.line import Line
+from headrace.scheduling.ordering import Ordering
 from headrace.scheduling.request import Request
 from headrace.scheduling.scheduler import Scheduler
 from headrace.slots.batch import Output
 from headrace.slots.blocks import BlockPool
+from headrace.slots.capacity import Capacity
 from headrace.slots.poller import STALL_TIMEOUT_S, Poller
 from headrace.slots.pool import SlotPool
 from headrace.slots.slot import Slot
@@ -135,6 +139,7 @@ class Rig:
         stall_timeout_s: float = STALL_TIMEOUT_S,
         has_marks: bool = False,
         launch_s: float = 0.001,
+        batching: BatchingSpec | None = None,
     ) -> None:
         self.has_marks = has_marks
         self.device = SimDevice(is_unified=is_unified, copy_bytes_per_s=1e9, launch_s=launch_s)
@@ -143,8 +148,7 @@ class Rig:
         self.slots = [self._slot(index) for index in range(num_slots)]
         self.pool = SlotPool(self.slots)
         self.metrics = Metrics().model("add_one", "1")
-        self.batcher = SingleBatcher(self.pool.least_s)
-        self.line = Line("add_one", self.batcher, self.pool, self.metrics, max_queue_size)
+        self.line = self._line(batching, max_queue_size)
         self.admission = Admission(self.blocks, max_waiting_bytes=max_waiting_bytes)
         self.poller = Poller(stall_timeout_s=stall_timeout_s)
         self.scheduler = Scheduler(self.blocks, self.poller, self.admission, clock=self.clock)
@@ -215,6 +219,21 @@ class Rig:
         self.blocks.close()
         assert self.device.leaks() == []
         self.device.close()
+
+    def _line(self, spec: BatchingSpec | None, max_queue_size: int) -> Line:
+        if spec is None:
+            batcher = SingleBatcher(self.pool.least_s)
+            return Line("add_one", batcher, self.pool, self.metrics, max_queue_size)
+        capacity = Capacity()
+        return Line(
+            "add_one",
+            DynamicBatcher(spec, capacity, self.pool.starts_at, max_queue_size),
+            self.pool,
+            self.metrics,
+            spec.queue_size(max_queue_size),
+            capacity=capacity,
+            ordering=Ordering() if spec.preserve_ordering else None,
+        )
 
     def _slot(self, index: int) -> Slot:
         stream = self.device.open_stream()

@@ -3,8 +3,11 @@
 Rules
 - A request is admitted into a block at once, or waits for a block within the same queue bound, or
   is refused with an error that says why. Nothing is kept of a refused request.
+- Where the queue or the blocks are full, a source that has more than its share gives one up for
+  another's request; what had to go is in `dropped`.
 - Requests that wait for a block are served in order of arrival, whatever their model: a large one
   is not starved by small ones.
+- The caller drains `dropped` after every call.
 - Called from the thread that steps the core.
 """
 
@@ -51,6 +54,7 @@ class Admission:
             ExpiredError: Its deadline has passed.
             OverloadedError: The queue, or what may wait for a block, is full.
             TooLargeError: It can never fit into the staging memory.
+            HeadraceError: The model's policy does not let it wait.
         """
         line = request.line
         if not self.is_open:
@@ -59,19 +63,16 @@ class Admission:
         if request.deadline is not None and request.deadline <= now:
             line.metrics.dropped("expired")
             raise ExpiredError("the deadline had passed when the request arrived")
-        if len(line.batcher) + line.num_waiting >= line.max_queue_size:
-            _check_ready(line)
-            line.metrics.dropped("queue_full")
-            raise OverloadedError(
-                f"Exceeds maximum queue size: {line.max_queue_size} requests wait for {line.model}"
-            )
+        if line.has_policy:
+            self._ask_policy(request, now)
+        elif len(line.batcher) + line.num_waiting >= line.max_queue_size:
+            self._refuse_or_displace(_queue_full(request))
         if not self._waiting:
             block = self._blocks.lease(request.layout.size_bytes)
             if block is not None:
                 request.stage(block)
                 return True
-        self._wait(request)
-        return False
+        return self._wait_or_displace(request)
 
     def retry(self, now: float) -> list[Request]:
         """Stage the requests that waited, as far as there are blocks now, and return them."""
@@ -126,12 +127,54 @@ class Admission:
             self.remove(request)
             self.dropped.append(Drop(request, EXPIRED, "expired"))
 
+    def _wait_or_displace(self, request: Request) -> bool:
+        """There is no block: take another's, or wait for one; True when it is staged."""
+        size_bytes = request.layout.size_bytes
+        _check_ready(request.line)  # its blocks do not come back
+        if not self._blocks.fits(size_bytes):
+            raise _too_large(size_bytes)
+        if self._displace(request):
+            block = self._blocks.lease(size_bytes)
+            if block is not None:
+                request.stage(block)
+                return True
+        self._wait(request)
+        return False
+
+    def _ask_policy(self, request: Request, now: float) -> None:
+        line = request.line
+        drop = line.batcher.refuse(request, now)
+        if drop is not None:
+            self._refuse_or_displace(drop)
+        num_held = 0 if line.ordering is None else line.ordering.num_held
+        if line.length + num_held >= line.max_queue_size:
+            self._refuse_or_displace(_queue_full(request))
+
+    def _refuse_or_displace(self, drop: Drop) -> None:
+        """Raise why a request cannot be queued, unless the queue is full and another gives way."""
+        request = drop.request
+        _check_ready(request.line)
+        if drop.reason == "queue_full" and self._displace(request):
+            return
+        if drop.reason is not None:
+            request.line.metrics.dropped(drop.reason)
+        raise drop.error.with_traceback(None)  # it may be one for all, and would collect them
+
+    def _displace(self, request: Request) -> bool:
+        """Take a queued request out for this one; its block is free at once."""
+        drop = request.line.batcher.displace(request)
+        if drop is None:
+            return False
+        victim = drop.request
+        if victim.block is not None:
+            self._blocks.release(victim.block)
+            victim.block = None
+        self.dropped.append(drop)
+        return True
+
     def _wait(self, request: Request) -> None:
         size_bytes = request.layout.size_bytes
         line = request.line
-        _check_ready(line)  # its blocks do not come back
-        if not self._blocks.fits(size_bytes):
-            raise _too_large(size_bytes)
         if self._waiting_bytes + size_bytes > self._max_waiting_bytes:
             line.metrics.dropped("no_block")
             raise OverloadedError(
@@ -150,6 +193,12 @@ class Admission:
     def _forget(self, request: Request) -> None:
         self._waiting_bytes -= request.layout.size_bytes
         request.line.num_waiting -= 1
+
+
+def _queue_full(request: Request) -> Drop:
+    line = request.line
+    error = f"Exceeds maximum queue size: {line.max_queue_size} requests wait for {line.model}"
+    return Drop(request, OverloadedError(error), "queue_full")
 
 
 def _too_large(size_bytes: int) -> TooLargeError:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.metrics import ModelMetrics
-from headrace.scheduling.batcher import Batcher
+from headrace.scheduling.batcher import Batcher, SingleBatcher
+from headrace.scheduling.ordering import Ordering
+from headrace.scheduling.request import Request
+from headrace.slots.batch import Batch, Timing
+from headrace.slots.capacity import Capacity
 from headrace.slots.pool import SlotPool
 
 
@@ -17,6 +21,10 @@ class Line:
         model: Its name, for messages.
         max_queue_size: How many requests may wait, those without a block included.
         num_waiting: How many wait for a block; the batcher holds the rest.
+        capacity: What batches take, by their rows; kept up to date where there is a policy.
+        ordering: Of replies; None where each leaves as soon as it is there.
+        burst_size: Where so many wait, the next that comes lets free lanes be filled first, though
+            the turn is not over; by default a full queue.
     """
 
     model: str
@@ -25,8 +33,28 @@ class Line:
     metrics: ModelMetrics
     max_queue_size: int
     num_waiting: int = 0
+    capacity: Capacity = field(default_factory=Capacity)
+    ordering: Ordering | None = None
+    burst_size: int = 0
+    has_policy: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Requests that run alone, in order of arrival, pay for nothing else."""
+        self.burst_size = self.burst_size or self.max_queue_size
+        self.has_policy = not isinstance(self.batcher, SingleBatcher)
 
     @property
     def length(self) -> int:
         """How many requests wait."""
         return len(self.batcher) + self.num_waiting
+
+    def account(self, batch: Batch[Request], timing: Timing) -> None:
+        """Learn from a batch that ran; who is answered first stands for it in statistics."""
+        padded = batch.layout.padded_to
+        rows = batch.rows if padded is None else padded.input_shapes[0][0]
+        self.capacity.learn(rows, timing.took_s)
+        is_first = True
+        for request in batch.requests:
+            request.batch_rows = batch.rows
+            request.is_first = is_first and not request.is_abandoned
+            is_first = is_first and request.is_abandoned

@@ -11,16 +11,14 @@ Rules
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf
 
-from headrace.errors import AbandonedError, DeviceError, HeadraceError, UnavailableError
+from headrace.errors import DeviceError, HeadraceError, UnavailableError
 from headrace.scheduling.admission import SHUTTING_DOWN, Admission
-from headrace.scheduling.batcher import Drop
+from headrace.scheduling.endings import ABANDONED, Endings
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request, RequestState
-from headrace.slots.batch import Output
 from headrace.slots.blocks import BlockPool
 from headrace.slots.lane import Lane
 from headrace.slots.poller import Poller
@@ -29,9 +27,6 @@ from headrace.slots.state import SlotState
 
 log = logging.getLogger(__name__)
 
-Ended = tuple[Request, Sequence[Output] | None, Exception | None]
-
-ABANDONED = AbandonedError("the caller cancelled the request")
 MAX_BATCHES_A_STEP = 32  # an inline model must not keep the front door from receiving
 REPLIES_AT_ONCE = 8  # of inline models: a tenth less CPU a request under native, under 0.1 ms late
 REPLIES_S = 300e-6  # replies of a sweep are written by then, nearly always
@@ -57,7 +52,7 @@ class Scheduler:
         self._active: dict[Line, None] = {}  # lines with queued requests, in order of need
         self._expire_at = 0.0
         self._is_broken = False
-        self._ended: deque[Ended] = deque()  # out of their lanes, not yet told to their callers
+        self._endings = Endings(blocks)
 
     @property
     def is_idle(self) -> bool:
@@ -87,9 +82,14 @@ class Scheduler:
         if self.poller.sticky is not None:
             raise UnavailableError(f"the device has failed: {self.poller.sticky}")
         line = request.line
-        if line in self._active and line.length >= line.max_queue_size:
+        is_burst = line in self._active and line.length >= line.burst_size
+        if is_burst and line.pool.has_free_lane:
             self._dispatch(now)  # many came at once: those that find a lane do not wait
-        if self._admission.admit(request, now):
+        if line.has_policy:
+            is_staged = self._admit_by_policy(request, now)
+        else:
+            is_staged = self._admission.admit(request, now)
+        if is_staged:
             self._queue(request, now)
 
     def cancel(self, request: Request) -> None:
@@ -100,23 +100,23 @@ class Scheduler:
         elif request.state is RequestState.WAITING:
             self._admission.remove(request)
         else:
-            request.is_abandoned = True
+            self._endings.abandon(request)
             return
         request.line.metrics.dropped("cancelled")
-        self._end(request, None, ABANDONED)
+        self._endings.end(request, None, ABANDONED)
 
     def step(self, now: float) -> bool:
         """Sweep the poller, run what can run, end what ended; True when there is more to do."""
         if not self.poller.is_idle:
             for lane in self.poller.poll_once(now):
                 self._take_out(lane)
-            if self._ended and now + REPLIES_S < self.poller.due_at < inf:
-                self._end_all()  # the streams have work meanwhile
+            if self._endings.noted and now + REPLIES_S < self.poller.due_at < inf:
+                self._endings.flush()  # the streams have work meanwhile
         if len(self._admission):
             for request in self._admission.retry(now):
                 self._queue(request, now)
         has_more = self._dispatch(now) if self._active else False
-        self._end_all()
+        self._endings.flush()
         if self.poller.sticky is not None and not self._is_broken:
             self._fail_device(self.poller.sticky)
         if now >= self._expire_at:
@@ -125,7 +125,7 @@ class Scheduler:
 
     def next_look(self, now: float) -> float | None:
         """Return when to step again though nothing happens, in clock seconds; None for never."""
-        looks = [line.batcher.next_look(now) for line in self._active]
+        looks = [line.batcher.next_look(now) for line in self._active if line.pool.has_free_lane]
         if self._active or len(self._admission):
             looks.append(self._expire_at)
         looks.append(self.poller.next_look(now))
@@ -144,17 +144,26 @@ class Scheduler:
         """End everything that is not in flight with `error`."""
         for request in self._admission.clear():
             request.line.metrics.dropped("shutdown")
-            self._end(request, None, error)
+            self._endings.end(request, None, error)
         for line in list(self._active):
             for request in line.batcher.clear():
                 line.metrics.dropped("shutdown")
-                self._end(request, None, error)
+                self._endings.end(request, None, error)
         self._active.clear()
 
     def close(self) -> None:
         """Refuse new requests and end those that never reached the device."""
         self.refuse_new()
         self.drop_queued(UnavailableError(SHUTTING_DOWN))
+
+    def _admit_by_policy(self, request: Request, now: float) -> bool:
+        try:
+            is_staged = self._admission.admit(request, now)
+        finally:
+            self._endings.drop(self._admission.dropped)  # another may have had to make room
+        if request.line.ordering is not None:
+            request.line.ordering.come(request)
+        return is_staged
 
     def _queue(self, request: Request, now: float) -> None:
         request.state = RequestState.QUEUED
@@ -185,7 +194,8 @@ class Scheduler:
                 num_batches += 1
                 if num_batches >= MAX_BATCHES_A_STEP:
                     break
-            self._drop_expired(line)
+            if batcher.dropped:
+                self._endings.drop(batcher.dropped)
             if not len(batcher):
                 self._active.pop(line, None)
             elif not pool.is_ready:
@@ -199,79 +209,52 @@ class Scheduler:
         """The work is done already; a few replies go together, or each wakes the transport."""
         for lane in self.poller.poll_slot(slot, now):
             self._take_out(lane)
-        if len(self._ended) >= REPLIES_AT_ONCE:
-            self._end_all()
+        if len(self._endings.noted) >= REPLIES_AT_ONCE:
+            self._endings.flush()
 
     def _take_out(self, lane: Lane) -> None:
         """Note how each request of the lane ended, then free the lane."""
         batch, error = lane.batch, lane.error
         assert batch is not None
-        slot = lane.slot
-        timing = None
+        slot, line = lane.slot, batch.requests[0].line
+        note, timing = self._endings.noted.append, None
         if error is None:
             timing = lane.timing(self._clock())
             if not slot.is_inline:
                 slot.forecast.learn(batch.layout, timing)
+            if line.has_policy:
+                line.account(batch, timing)
+                note = self._endings.note
         for index, request in enumerate(batch.requests):
             if error is not None:
-                self._ended.append((request, None, error))
+                note((request, None, error))
             elif request.is_abandoned:
-                request.line.metrics.dropped("cancelled")
-                self._ended.append((request, None, ABANDONED))
+                line.metrics.dropped("cancelled")
+                note((request, None, ABANDONED))
             else:
                 request.timing = timing
-                self._ended.append((request, slot.outputs(lane, index), None))
+                note((request, slot.outputs(lane, index), None))
         if slot.state is SlotState.FAULTED:
-            log.error("slot %d of %s has failed: %s", slot.index, request.line.model, error)
+            log.error("slot %d of %s has failed: %s", slot.index, line.model, error)
             for request in batch.requests:
                 assert request.block is not None
                 self._blocks.forfeit(request.block)
                 request.block = None
-            if not (line := batch.requests[0].line).pool.is_ready:
+            if not line.pool.is_ready:
                 self._fail_line(line)
         else:
             lane.free()
-
-    def _end_all(self) -> None:
-        while self._ended:
-            self._end(*self._ended.popleft())
-
-    def _end(
-        self, request: Request, outputs: Sequence[Output] | None, error: Exception | None
-    ) -> None:
-        """Tell the front door, then give the block back."""
-        try:
-            request.end(outputs, error)
-        except Exception:
-            log.exception("the front door failed to end a request")
-        finally:
-            if request.block is not None:
-                self._blocks.release(request.block)
-                request.block = None
 
     def _expire(self, now: float) -> None:
         self._expire_at = now + EXPIRE_EVERY_S
         if len(self._admission):
             self._admission.expire(now)
-            for drop in self._admission.dropped:
-                self._drop(drop)
-            self._admission.dropped.clear()
+            self._endings.drop(self._admission.dropped)
         for line in list(self._active):
             line.batcher.expire(now)
-            self._drop_expired(line)
+            self._endings.drop(line.batcher.dropped)
             if not len(line.batcher):
                 self._active.pop(line, None)
-
-    def _drop_expired(self, line: Line) -> None:
-        if line.batcher.dropped:
-            for drop in line.batcher.dropped:
-                self._drop(drop)
-            line.batcher.dropped.clear()
-
-    def _drop(self, drop: Drop) -> None:
-        if drop.reason is not None:
-            drop.request.line.metrics.dropped(drop.reason)
-        self._end(drop.request, None, drop.error)
 
     def _fail_device(self, error: DeviceError) -> None:
         """The device is dead: nothing that is in can be served any more, on any slot."""
@@ -280,14 +263,14 @@ class Scheduler:
             for slot in line.pool.slots:
                 for lane in self.poller.fault(slot, error):
                     self._take_out(lane)
-        self._end_all()
+        self._endings.flush()
         self.drop_queued(UnavailableError(f"the device has failed: {error}"))
 
     def _fail_line(self, line: Line) -> None:
         """No slot of this model works any more: nothing that waits for it can be served."""
         error = UnavailableError(f"{line.model} is not at ready state: its slots have failed")
         for request in (*self._admission.take(line), *line.batcher.clear()):
-            self._end(request, None, error)
+            self._endings.end(request, None, error)
         self._active.pop(line, None)
 
     def _rotate(self, line: Line) -> None:

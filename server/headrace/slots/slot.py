@@ -127,10 +127,8 @@ class Slot:
         """Return when all that is in flight is likely to be done, in clock seconds; not past."""
         lane = self.in_flight[0]
         assert lane.batch is not None
-        began_at = lane.enqueued_at
-        began_at = max(began_at, self.first_since)
-        done_at = began_at + self.forecast.mean_s(lane.batch.layout)
-        done_at = max(done_at, now)
+        began_at = max(lane.enqueued_at, self.first_since)
+        done_at = max(began_at + self.forecast.mean_s(lane.batch.layout), now)
         if len(self.in_flight) > 1:
             for lane in islice(self.in_flight, 1, None):
                 assert lane.batch is not None

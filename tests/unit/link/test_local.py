@@ -24,7 +24,7 @@ def test_a_bug_in_a_step_ends_everything_and_is_told() -> None:
     def broken(_: float) -> None:
         raise ZeroDivisionError("a bug")
 
-    rig.batcher.next_batch = broken  # type: ignore[assignment, method-assign]
+    rig.line.batcher.next_batch = broken  # type: ignore[assignment, method-assign]
     assert link.step(rig.clock()) is False
     assert [asked.num_ends for asked in rig.asked] == [1] * 5
     assert done.is_right  # it had come back from the device before the bug

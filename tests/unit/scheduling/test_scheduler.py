@@ -63,7 +63,7 @@ def test_both_lanes_of_a_slot_are_filled_while_the_first_computes() -> None:
         rig.submit(b"abc")
     rig.step()
     assert len(rig.slots[0].in_flight) == 2
-    assert len(rig.batcher) == 1
+    assert len(rig.line.batcher) == 1
     rig.run()
     assert all(asked.is_right for asked in rig.asked)
     rig.close()
@@ -182,7 +182,7 @@ def test_deadlines_are_noticed_while_no_lane_is_free() -> None:
 
 def test_a_full_queue_refuses(rig: Rig) -> None:
     """The queue has a bound, and a refused request leaves nothing behind."""
-    rig.line.max_queue_size = 3
+    rig.line.max_queue_size = rig.line.burst_size = 3
     for _ in range(4 + 3):  # four lanes, and the queue
         rig.submit(b"abc")
     with pytest.raises(OverloadedError, match="Exceeds maximum queue size"):

@@ -1,0 +1,87 @@
+"""The end of every request: its caller is told once, then its block goes back.
+
+Rules
+- What is in `noted` is told by `flush`, after the lanes were filled again; all else at once.
+- Where a model preserves order, a reply waits until those before it have been told.
+- An abandoned request never gets its reply.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from headrace.errors import AbandonedError
+from headrace.scheduling.batcher import Drop
+from headrace.scheduling.ordering import Reply
+from headrace.scheduling.request import Request
+from headrace.slots.batch import Output
+from headrace.slots.blocks import BlockPool
+
+log = logging.getLogger(__name__)
+
+Ended = tuple[Request, Sequence[Output] | None, Exception | None]
+
+ABANDONED = AbandonedError("the caller cancelled the request")
+
+
+class Endings:
+    """Requests that are out of their lanes, or never reached one, on their way to their callers."""
+
+    def __init__(self, blocks: BlockPool) -> None:
+        self._blocks = blocks
+        self.noted: deque[Ended] = deque()  # out of their lanes, not yet told to their callers
+
+    def note(self, ended: Ended) -> None:
+        """Note how a request ended, or hold its reply back where order is preserved."""
+        request, outputs, _ = ended
+        if outputs is None or request.line.ordering is None:
+            self.noted.append(ended)
+        else:
+            replies = request.line.ordering.reply(request, outputs)
+            self.noted.extend((*reply, None) for reply in replies)
+
+    def flush(self) -> None:
+        """Tell everything that was noted."""
+        while self.noted:
+            self.end(*self.noted.popleft())
+
+    def end(
+        self, request: Request, outputs: Sequence[Output] | None, error: Exception | None
+    ) -> None:
+        """Tell the front door, then give the block back."""
+        try:
+            request.end(outputs, error)
+        except Exception:
+            log.exception("the front door failed to end a request")
+        finally:
+            if request.block is not None:
+                self._blocks.release(request.block)
+                request.block = None
+        if error is not None and request.line.ordering is not None:
+            self._let_through(request.line.ordering.leave(request))
+
+    def drop(self, drops: list[Drop]) -> None:
+        """End what will not run, and empty the list."""
+        for request, error, reason in drops:
+            if reason is not None:
+                request.line.metrics.dropped(reason)
+            self.end(request, None, error)
+        drops.clear()
+
+    def abandon(self, request: Request) -> None:
+        """The caller of a request in flight has left: nobody waits for its reply any more."""
+        request.is_abandoned = True
+        ordering = request.line.ordering
+        if ordering is None:
+            return
+        if ordering.holds(request):  # it has run, so that nothing else would end it
+            request.line.metrics.dropped("cancelled")
+            self.end(request, None, ABANDONED)
+        else:
+            self._let_through(ordering.leave(request))
+
+    def _let_through(self, replies: Iterable[Reply]) -> None:
+        for request, outputs in replies:
+            self.end(request, outputs, None)
