@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from headrace.access import Access, open_access
-from headrace.banner import OFF, Banner, BannerModel, print_banner
+from headrace.banner import OFF, Banner, banner_model, print_banner
 from headrace.catalog import ModelCatalog
 from headrace.config import ServerConfig
 from headrace.device import open_device
@@ -26,19 +26,21 @@ from headrace.loader import Loader, LoadOptions, load_all
 from headrace.memory import keep_large_blocks
 from headrace.metrics import Metrics
 from headrace.metrics_http import MetricsServer
-from headrace.model import ServedModel
 from headrace.observe import observe, observe_door
 from headrace.port import joined
 from headrace.rpc.admin import AdminService
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import InferService
+from headrace.rpc.log_settings import LogControl
 from headrace.rpc.prepare import Limits
+from headrace.rpc.settings import SettingsService
 from headrace.rpc.status import OVERLOAD_STATUS
 from headrace.scheduling.admission import Admission
 from headrace.scheduling.scheduler import Scheduler
 from headrace.slots.blocks import BlockPool
 from headrace.slots.poller import Poller
 from headrace.slots.wait import choose_wait
+from headrace.timeline.control import TimelineControl
 from headrace.timeline.recorder import Bounds
 from headrace.timeline.switch import TimelineSwitch
 
@@ -62,7 +64,7 @@ class _Opened:
     http: MetricsServer | None
 
 
-def run(config: ServerConfig) -> int:
+def run(config: ServerConfig, log_control: LogControl) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code.
 
     Raises:
@@ -70,7 +72,7 @@ def run(config: ServerConfig) -> int:
     """
     keep_large_blocks()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config))
+        runner.run(_serve(config, log_control))
     return 0
 
 
@@ -84,7 +86,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(config: ServerConfig) -> None:
+async def _serve(config: ServerConfig, log_control: LogControl) -> None:
     life = Life()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -92,7 +94,7 @@ async def _serve(config: ServerConfig) -> None:
     timeline = _make_timeline(config)
     # In a thread: ending a recording writes what is left of it.
     loop.add_signal_handler(signal.SIGUSR2, loop.run_in_executor, None, timeline.toggle)
-    async with _open(config, life, timeline) as opened:
+    async with _open(config, life, timeline, log_control) as opened:
         if not life.stop_asked.is_set():
             gc.collect()
             gc.freeze()  # what is loaded stays: no collection needs to look at it again
@@ -113,7 +115,7 @@ async def _serve(config: ServerConfig) -> None:
 
 @contextlib.asynccontextmanager
 async def _open(
-    config: ServerConfig, life: Life, timeline: TimelineSwitch
+    config: ServerConfig, life: Life, timeline: TimelineSwitch, log_control: LogControl
 ) -> AsyncIterator[_Opened]:
     """Open device → staging → models → scheduler → metrics → front door; close in reverse."""
     async with contextlib.AsyncExitStack() as stack:
@@ -138,14 +140,11 @@ async def _open(
             stack.callback(http.close)
         infer = _make_infer(config, link, catalog)
         stack.callback(timeline.close)
-        timeline.connect(
-            device,
-            (slot for model in catalog.models() for slot in model.line.pool.slots),
-            infer,
+        trace = _connect(timeline, config, device, catalog, infer)
+        settings = SettingsService(catalog, log_control, trace)
+        door = _make_door(
+            config, life, device, link, catalog, infer=infer, settings=settings, access=access
         )
-        if config.timeline_at_start:
-            timeline.start()
-        door = _make_door(config, life, device, link, catalog, infer=infer, access=access)
         stack.push_async_callback(door.close)
         observe_door(metrics, door)
         await door.start()
@@ -229,6 +228,21 @@ def _make_timeline(config: ServerConfig) -> TimelineSwitch:
     return TimelineSwitch(config.timeline, bounds, clock=clock)
 
 
+def _connect(
+    timeline: TimelineSwitch,
+    config: ServerConfig,
+    device: Device,
+    catalog: ModelCatalog,
+    infer: InferService,
+) -> TimelineControl:
+    """Record what is open, if the operator wants it from the start."""
+    slots = (slot for model in catalog.models() for slot in model.line.pool.slots)
+    timeline.connect(device, slots, infer)
+    if config.timeline_at_start:
+        timeline.start()
+    return TimelineControl(timeline, is_on_at_start=config.timeline_at_start)
+
+
 def _make_infer(config: ServerConfig, link: LocalLink, catalog: ModelCatalog) -> InferService:
     return InferService(
         catalog,
@@ -248,6 +262,7 @@ def _make_door(
     catalog: ModelCatalog,
     *,
     infer: InferService,
+    settings: SettingsService,
     access: Access,
 ) -> FrontDoor:
     return FrontDoor(
@@ -256,6 +271,7 @@ def _make_door(
         link,
         access=access,
         infer=infer,
+        settings=settings,
         admin=AdminService(catalog, server_id=config.server_id, is_stopping=life.is_stopping),
         health=HealthService(catalog, is_welcome=life.is_serving, is_stopping=life.is_stopping),
         wait=choose_wait(config.poller_wait, device.kind),
@@ -273,18 +289,7 @@ def _announce(opened: _Opened) -> None:
             metrics=OFF if http is None else joined(config.metrics_address, http.port),
             transport=config.transport + (" TLS" if config.uses_tls else ""),
             device="host" if device.kind == "host" else f"{device.kind} {device.index}",
-            models=tuple(_banner_model(model) for model in opened.catalog.models()),
+            models=tuple(banner_model(model) for model in opened.catalog.models()),
             failures=failures,
         )
-    )
-
-
-def _banner_model(model: ServedModel) -> BannerModel:
-    slots = model.line.pool.slots
-    return BannerModel(
-        name=model.spec.name,
-        version=str(model.spec.version),
-        platform=model.spec.platform,
-        max_batch_size=model.spec.max_batch_size,
-        slots=f"{len(slots)} (inline)" if slots[0].is_inline else str(len(slots)),
     )

@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from headrace.release import release
 from headrace.table import print_facts, print_table
+
+if TYPE_CHECKING:
+    from headrace.model import ServedModel
 
 OFF = "-"
 """Stands for the address of metrics when they are off."""
@@ -44,6 +47,18 @@ class Banner:
     device: str
     models: tuple[BannerModel, ...]
     failures: Mapping[str, str] = field(default_factory=dict)
+
+
+def banner_model(model: ServedModel) -> BannerModel:
+    """Return what is said of a served model."""
+    slots = model.line.pool.slots
+    return BannerModel(
+        name=model.spec.name,
+        version=str(model.spec.version),
+        platform=model.spec.platform,
+        max_batch_size=model.spec.max_batch_size,
+        slots=f"{len(slots)} (inline)" if slots[0].is_inline else str(len(slots)),
+    )
 
 
 def print_banner(banner: Banner, stream: TextIO | None = None) -> None:

@@ -23,6 +23,7 @@ from headrace.rpc.grpcio_front import GrpcioFront, GrpcioOptions
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import InferService
 from headrace.rpc.inflate import Inflater
+from headrace.rpc.settings import SettingsService
 from headrace.rpc.stream import StreamBounds
 from headrace.rpc.stream_service import StreamService
 from headrace.slots.wait import Wait
@@ -47,6 +48,7 @@ class FrontDoor:
         access: Access,
         infer: InferService,
         admin: AdminService,
+        settings: SettingsService,
         health: HealthService,
         wait: Wait,
         clock: Callable[[], float],
@@ -57,6 +59,7 @@ class FrontDoor:
         self._access = access
         self._infer = infer
         self._admin = admin
+        self._settings = settings
         self._health = health
         self._wait = wait
         self._clock = clock
@@ -189,6 +192,7 @@ class FrontDoor:
             driver,
             infer=self._infer,
             admin=self._admin,
+            settings=self._settings,
             health=self._health,
             streams=self.streams,
             gate=self._access.gate,

@@ -10,6 +10,7 @@ from typing import Final, TextIO
 
 from headrace.config import ServerConfig
 from headrace.escape import printable
+from headrace.rpc.log_settings import LogState
 
 _TRACE_MAX_CHARS: Final = 32_768
 _TRACE_MARK: Final = "  | "
@@ -60,24 +61,56 @@ class LevelFilter(logging.Filter):
         return self._is_on[max(below)] if below else True  # debug is decided by --log-verbose
 
 
-def set_up_logging(config: ServerConfig, stream: TextIO | None = None) -> None:
-    """Replace the root logger's handlers by one that writes what the configuration asks for.
+class LogSwitch:
+    """What is logged: set at the start, and changed by whoever may while the server runs.
 
-    Without `--log-verbose`, libraries are heard from a warning on, headrace from an information on.
+    Without debug messages, libraries are heard from a warning on, headrace from an information on.
     """
-    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(JsonFormatter() if config.log_format == "json" else LineFormatter())
-    handler.addFilter(
-        LevelFilter(info=config.log_info, warning=config.log_warning, error=config.log_error)
+
+    def __init__(self, state: LogState, stream: TextIO) -> None:
+        """Prepare; `install` makes it take effect."""
+        self._state = state
+        self._handler = logging.StreamHandler(stream)
+
+    def install(self) -> None:
+        """Replace the root logger's handlers by this one."""
+        root = logging.getLogger()
+        for former in list(root.handlers):
+            root.removeHandler(former)
+        root.addHandler(self._handler)
+        logging.captureWarnings(capture=True)
+        self.change(self._state)
+
+    def read(self) -> LogState:
+        """Return what is logged now."""
+        return self._state
+
+    def change(self, state: LogState) -> None:
+        """Log that from now on."""
+        handler = self._handler
+        handler.setFormatter(JsonFormatter() if state.format == "json" else LineFormatter())
+        wanted = LevelFilter(info=state.info, warning=state.warning, error=state.error)
+        for former in list(handler.filters):
+            handler.removeFilter(former)
+        handler.addFilter(wanted)
+        logging.getLogger().setLevel(logging.DEBUG if state.verbose > 1 else logging.WARNING)
+        ours = logging.DEBUG if state.verbose else logging.INFO
+        logging.getLogger("headrace").setLevel(ours)
+        self._state = state
+
+
+def set_up_logging(config: ServerConfig, stream: TextIO | None = None) -> LogSwitch:
+    """Replace the root logger's handlers by one that writes what the configuration asks for."""
+    state = LogState(
+        info=config.log_info,
+        warning=config.log_warning,
+        error=config.log_error,
+        verbose=config.log_verbose,
+        format=config.log_format,
     )
-    root = logging.getLogger()
-    for former in list(root.handlers):
-        root.removeHandler(former)
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG if config.log_verbose > 1 else logging.WARNING)
-    ours = logging.DEBUG if config.log_verbose else logging.INFO
-    logging.getLogger("headrace").setLevel(ours)
-    logging.captureWarnings(capture=True)
+    switch = LogSwitch(state, sys.stderr if stream is None else stream)
+    switch.install()
+    return switch
 
 
 def _time(record: logging.LogRecord) -> str:

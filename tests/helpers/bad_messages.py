@@ -7,6 +7,7 @@ from typing import Any
 from tritonclient.grpc import service_pb2 as pb
 
 from helpers.bad_request import INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, Bad
+from helpers.bad_settings import wrong_settings
 from helpers.messages import GOOD, B, a, b, pair
 
 
@@ -90,8 +91,7 @@ def other_calls() -> list[Bad]:
             pb.ModelMetadataRequest(name="pair", version="x"),
         ),
         ask("RepositoryIndex", UNIMPLEMENTED, here, pb.RepositoryIndexRequest(repository_name="r")),
-        ask("TraceSetting", UNIMPLEMENTED, "", pb.TraceSettingRequest()),
-        ask("LogSettings", UNIMPLEMENTED, "", pb.LogSettingsRequest()),
+        *wrong_settings(),
         Bad("method unknown", UNIMPLEMENTED, "", GOOD, "ModelGuess"),
         Bad("service unknown", UNIMPLEMENTED, "", GOOD, "/inference.Nobody/ModelInfer"),
         Bad("path without a method", UNIMPLEMENTED, "", GOOD, "/"),

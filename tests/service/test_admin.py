@@ -29,6 +29,7 @@ READY = {
 }
 OFFERED = [
     "CudaSharedMemoryUnregister",
+    "LogSettings",
     "ModelConfig",
     "ModelInfer",
     "ModelMetadata",
@@ -40,16 +41,15 @@ OFFERED = [
     "ServerMetadata",
     "ServerReady",
     "SystemSharedMemoryUnregister",
+    "TraceSetting",
 ]
 NOT_OFFERED = {
     "CudaSharedMemoryRegister": "Client shared memory is disabled",
     "CudaSharedMemoryStatus": "Client shared memory is disabled",
     "SystemSharedMemoryRegister": "Client shared memory is disabled",
     "SystemSharedMemoryStatus": "Client shared memory is disabled",
-    "LogSettings": "--log-verbose",
     "RepositoryModelLoad": "models load at start",
     "RepositoryModelUnload": "models load at start",
-    "TraceSetting": "tracing is not offered",
 }
 
 
@@ -121,9 +121,11 @@ def test_server_metadata(client: RpcClient) -> None:
     assert sorted(metadata.extensions) == [
         "binary_tensor_data",
         "classification",
+        "logging",
         "model_configuration",
         "parameters",
         "statistics",
+        "trace",
     ]
 
 

@@ -61,10 +61,10 @@ def _run(config: ServerConfig) -> int:
     from headrace.app import run
     from headrace.logging_setup import set_up_logging
 
-    set_up_logging(config)
+    log_control = set_up_logging(config)
     for sentence in unknown_variables(os.environ):
         log.warning("%s", sentence)
     try:
-        return run(config)
+        return run(config, log_control)
     except HeadraceError as error:
         raise click.ClickException(printable(str(error))) from error

@@ -16,9 +16,11 @@ from headrace_proto.v1 import inference_pb2 as pb
 EXTENSIONS = (
     "binary_tensor_data",
     "classification",
+    "logging",
     "model_configuration",
     "parameters",
     "statistics",
+    "trace",
 )
 
 NO_MODEL_CONTROL = "explicit model load / unload is not offered yet; models load at start"
@@ -29,8 +31,6 @@ NOT_OFFERED = {
     "SystemSharedMemoryRegister": "Client shared memory is disabled",
     "CudaSharedMemoryStatus": "Client shared memory is disabled",
     "CudaSharedMemoryRegister": "Client shared memory is disabled",
-    "TraceSetting": "tracing is not offered yet",
-    "LogSettings": "log settings cannot be changed at run time; use --log-verbose at start",
 }
 
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import isawaitable
 from typing import Any
 
 import grpc
@@ -26,6 +27,7 @@ from headrace.rpc.infer import UNREAD, InferService
 from headrace.rpc.inflate import HEADS, OPTION, Inflater
 from headrace.rpc.parse import parse
 from headrace.rpc.reflection import reflection_handler
+from headrace.rpc.settings import SettingsService
 from headrace.rpc.status import Status, abort, status_of
 from headrace.rpc.stream_service import StreamService
 from headrace.rpc.wishes import Metadata
@@ -86,6 +88,7 @@ class GrpcioFront:
         *,
         infer: InferService,
         admin: AdminService,
+        settings: SettingsService,
         health: HealthService,
         streams: StreamService,
         inflater: Inflater,
@@ -95,7 +98,7 @@ class GrpcioFront:
         """Prepare; `driver` is None where another front serves ModelInfer, `gate` for everybody."""
         self._options = options
         self._infer = infer
-        self._admin = admin
+        self._answers = {**admin.methods, **settings.methods}
         self._health = health
         self._streams = streams
         self._inflater = inflater
@@ -149,8 +152,8 @@ class GrpcioFront:
                 handlers[name] = grpc.unary_unary_rpc_method_handler(self._model_infer)
             elif name == "ModelStreamInfer":
                 handlers[name] = self._streams.handler
-            elif name in self._admin.methods:
-                handlers[name] = self._unary(method, self._admin.methods[name])
+            elif name in self._answers:
+                handlers[name] = self._unary(method, self._answers[name])
             elif name in NOT_OFFERED:
                 handlers[name] = _not_offered(method)
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
@@ -203,7 +206,8 @@ class GrpcioFront:
     ) -> grpc.RpcMethodHandler[Any, Any]:
         async def serve(message: bytes, context: Context) -> Any:
             try:
-                return answer(parse(method.request, await self._inflater.unpacked(message)))
+                reply = answer(parse(method.request, await self._inflater.unpacked(message)))
+                return await reply if isawaitable(reply) else reply
             except Exception as error:
                 if not isinstance(error, HeadraceError):
                     log.exception("%s failed because of a bug", method.name)

@@ -36,11 +36,13 @@ class Bounds:
         rate: Every so many-th request is recorded, the first one included.
         max_bytes: The file's size.
         max_s: The recording's time.
+        max_requests: So many are recorded; 0 for as many as there is room for.
     """
 
     rate: int = 100
     max_bytes: int = 64 << 20
     max_s: float = 60.0
+    max_requests: int = 0
 
 
 class Recorder:
@@ -100,13 +102,18 @@ class Recorder:
         if not isinstance(timing, Placed) or request.received_at < self._zero:
             return
         number, self._num_seen = self._num_seen, self._num_seen + 1
-        if number % self._bounds.rate:
+        if number % self._bounds.rate or self._has_all:
             return
         if len(self._pending) >= MAX_PENDING:
             self.num_dropped += 1
             return
         self._pending.append(record_of(request, timing, self._num_sampled, replied_at))
         self._num_sampled += 1
+
+    @property
+    def _has_all(self) -> bool:
+        """Whether as many requests are recorded as were wanted."""
+        return 0 < self._bounds.max_requests <= self._num_sampled
 
     def close(self) -> None:
         """Write what is left and close the file; a second call does nothing."""
@@ -143,4 +150,6 @@ class Recorder:
             if self._file.size_bytes >= self._bounds.max_bytes:
                 return "the file is full"
             self._file.add(self._tracks.events(self._pending.popleft(), self._zero))
+        if self._has_all:
+            return "it has as many requests as were wanted"
         return "its time is up" if self._clock() - self._zero > self._bounds.max_s else ""

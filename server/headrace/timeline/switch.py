@@ -41,7 +41,7 @@ class TimelineSwitch:
 
     def __init__(self, path: Path | None, bounds: Bounds, *, clock: Callable[[], float]) -> None:
         self._path = path
-        self._bounds = bounds
+        self.bounds = bounds  # of the next recording
         self._clock = clock
         self._device: Device | None = None
         self._slots: tuple[Slot, ...] = ()
@@ -55,6 +55,19 @@ class TimelineSwitch:
     def is_recording(self) -> bool:
         """Whether a recording runs."""
         return self._recorder is not None
+
+    @property
+    def has_file(self) -> bool:
+        """Whether there is a file to record into."""
+        return self._path is not None
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file, of the recording that runs or of the next; "" for none."""
+        if self._path is None:
+            return ""
+        recorder = self._recorder
+        return (self._next_path(self._path) if recorder is None else recorder.path).name
 
     def connect(self, device: Device, slots: Iterable[Slot], watched: Watched) -> None:
         """Say what is recorded, once everything is open."""
@@ -85,7 +98,7 @@ class TimelineSwitch:
                     self._anchor.calibrate()
                 self._recorder = Recorder(
                     self._next_path(self._path),
-                    self._bounds,
+                    self.bounds,
                     clock=self._clock,
                     accuracy_s=self._anchor.accuracy_s,
                     on_end=self.stop,

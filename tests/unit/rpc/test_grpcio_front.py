@@ -29,6 +29,7 @@ from headrace.slots.wait import Wait
 from headrace_proto.service import METHODS
 from helpers.core_rig import Rig
 from helpers.served import catalog_of, served
+from helpers.settings import settings_of
 
 Status = health_pb2.HealthCheckResponse
 
@@ -63,6 +64,7 @@ class Door:
             driver,
             infer=infer,
             admin=AdminService(catalog, server_id="s", is_stopping=lambda: self.phases.is_stopping),
+            settings=settings_of(catalog),
             health=HealthService(
                 catalog,
                 is_welcome=lambda: self.phases.is_welcome,
@@ -181,7 +183,8 @@ def test_what_is_not_offered_says_so(name: str, tmp_path: Path) -> None:
 
 def test_every_method_of_the_protocol_is_one_or_the_other() -> None:
     """None is forgotten, none is both."""
-    offered = AdminService(catalog_of(), server_id="s", is_stopping=bool).methods.keys()
+    admin = AdminService(catalog_of(), server_id="s", is_stopping=bool)
+    offered = [*admin.methods, *settings_of(catalog_of()).methods]
     assert sorted([*offered, *NOT_OFFERED, "ModelInfer", "ModelStreamInfer"]) == sorted(METHODS)
     assert len(METHODS) == 20
 
