@@ -41,6 +41,7 @@ def observe(
         labels = {"model": model.spec.name, "version": str(model.spec.version)}
         for name in ("headrace_queue_length", "nv_inference_pending_request_count"):
             metrics.add_source(name, partial(_length, line), **labels)
+        metrics.add_table("headrace_service_seconds", "rows", partial(_takes_s, line), **labels)
         observe_resources(metrics, model, labels)
 
 
@@ -69,3 +70,7 @@ def observe_resources(metrics: Metrics, model: ServedModel, labels: dict[str, st
 
 def _length(line: Line) -> float:
     return line.length
+
+
+def _takes_s(line: Line) -> list[tuple[str, float]]:
+    return [(str(rows), took_s) for rows, took_s in line.capacity.table()]

@@ -9,7 +9,7 @@ from headrace.errors import NotFoundError, UnavailableError, UnsupportedError
 from headrace.escape import printable
 from headrace.link.base import Catalog, IndexEntry
 from headrace.release import release
-from headrace.rpc.messages import statistics_message, tensor_metadata
+from headrace.rpc.messages import config_message, statistics_message, tensor_metadata
 from headrace_proto.v1 import inference_pb2 as pb
 
 # Only what works: clients take a named extension as a promise.
@@ -100,9 +100,8 @@ class AdminService:
 
     def model_config(self, request: pb.ModelConfigRequest) -> pb.ModelConfigResponse:
         """Return a model's configuration, completed from the model itself."""
-        return pb.ModelConfigResponse(
-            config=self._catalog.find(request.name, request.version).config
-        )
+        served = self._catalog.find(request.name, request.version)
+        return pb.ModelConfigResponse(config=config_message(served))
 
     def model_statistics(self, request: pb.ModelStatisticsRequest) -> pb.ModelStatisticsResponse:
         """Return what was counted since the model was loaded; without a name, for all models."""

@@ -1,11 +1,15 @@
-"""ModelStatistics and tensor metadata as messages."""
+"""ModelStatistics, ModelConfig and tensor metadata as messages."""
 
 from __future__ import annotations
 
+import json
+
 from headrace.engines.base import TensorSpec
+from headrace.engines.batching_config import SERVICE_SECONDS
 from headrace.link.base import Served
 from headrace.metrics import BatchStatistics, Tally
 from headrace_proto.v1 import inference_pb2 as pb
+from headrace_proto.v1 import model_config_pb2 as config_pb
 
 
 def statistics_message(served: Served) -> pb.ModelStatistics:
@@ -29,6 +33,22 @@ def statistics_message(served: Served) -> pb.ModelStatistics:
         ),
         batch_stats=[_batch(batch) for batch in statistics.batch_stats],
     )
+
+
+def config_message(served: Served) -> config_pb.ModelConfig:
+    """Return a model's configuration, with what its batches take as a parameter.
+
+    It is a JSON object, seconds by rows: clients of Triton pass over parameters that they do not
+    know. A model of which nothing was measured has none.
+    """
+    table = served.line.capacity.table()
+    if not table:
+        return served.config
+    config = config_pb.ModelConfig()
+    config.CopyFrom(served.config)
+    seconds = {str(rows): float(f"{took_s:.4g}") for rows, took_s in table}
+    config.parameters[SERVICE_SECONDS].string_value = json.dumps(seconds)
+    return config
 
 
 def tensor_metadata(spec: TensorSpec) -> pb.ModelMetadataResponse.TensorMetadata:

@@ -1,13 +1,14 @@
-"""Statistics and tensor metadata as messages."""
+"""Statistics, configurations and tensor metadata as messages."""
 
 from __future__ import annotations
 
+import json
 from math import nan
 
 import pytest
 
 from headrace.engines.base import TensorSpec
-from headrace.rpc.messages import statistics_message, tensor_metadata
+from headrace.rpc.messages import config_message, statistics_message, tensor_metadata
 from helpers.served import served
 
 # receive, stage, queue, h2d, execute, d2h, reply, total
@@ -62,3 +63,16 @@ def test_statistics_of_a_model_that_nobody_has_asked() -> None:
     message = statistics_message(served("x FP32[?,1]", "y FP32[?,1]"))
     assert (message.inference_count, message.last_inference, len(message.batch_stats)) == (0, 0, 0)
     assert message.inference_stats.success.count == 0
+
+
+def test_a_configuration_tells_what_batches_take() -> None:
+    """By rows, as last seen; the rest is the configuration, which itself stays as it is."""
+    model = served("x FP32[?,1]", "y FP32[?,1]", "max_batch_size: 8")
+    assert config_message(model) == model.config
+    for rows, took_s in ((8, 0.00251234), (1, 0.001)):
+        model.line.capacity.learn(rows, took_s)
+    told = config_message(model)
+    parameter = told.parameters["headrace.service_seconds"].string_value
+    assert json.loads(parameter) == {"1": 0.001, "8": 0.002512}
+    del told.parameters["headrace.service_seconds"]
+    assert told == model.config
