@@ -34,6 +34,7 @@ def test_sync(client: ClientRun, interpreter: Path) -> None:
     assert seen["asynchronous"] == [True] * 8
     assert_described(seen)
     assert_refused(seen["errors"])
+    assert_settings(seen["settings"])
     (statistics,) = seen["statistics"]
     counts = statistics["inference_stats"]
     assert int(statistics["inference_count"]) >= 2, "two rows were sent"
@@ -51,6 +52,15 @@ def assert_described(seen: dict[str, Any]) -> None:
     assert [port["dims"] for port in seen["config"]["input"]] == [["64"]]
     states = {(one["name"], one["state"]) for one in seen["index"]}
     assert {("mlp", "READY"), ("pair", "READY")} <= states
+
+
+def assert_settings(settings: dict[str, Any]) -> None:
+    """All that the protocol has, with the values of a server that was told nothing."""
+    assert settings["equal"]
+    assert settings["log"]["log_verbose_level"] == {"uint32_param": 0}
+    assert settings["log"]["log_format"] == {"string_param": "default"}
+    assert settings["trace"]["trace_level"] == {"value": ["OFF"]}
+    assert settings["trace"]["trace_count"] == {"value": ["-1"]}
 
 
 def assert_refused(errors: dict[str, list[str]]) -> None:

@@ -90,6 +90,18 @@ def errors(client: triton.InferenceServerClient) -> dict[str, list[str]]:
     return seen
 
 
+def settings(client: triton.InferenceServerClient) -> dict[str, object]:
+    """The settings of log and trace, before and after a change that changes nothing."""
+    log, trace = client.get_log_settings(as_json=True), client.get_trace_settings(as_json=True)
+    client.update_trace_settings(settings={"trace_level": "OFF", "trace_rate": None})
+    return {
+        "log": log["settings"],
+        "trace": trace["settings"],
+        "equal": client.update_log_settings({"log_info": True}, as_json=True) == log
+        and client.get_trace_settings("mlp", as_json=True) == trace,
+    }
+
+
 def main() -> None:
     with triton.InferenceServerClient(sys.argv[1]) as client:
         client.unregister_system_shared_memory()
@@ -106,6 +118,7 @@ def main() -> None:
             "options": options(client),
             "asynchronous": asynchronous(client),
             "errors": errors(client),
+            "settings": settings(client),
             "statistics": client.get_inference_statistics("pair", as_json=True)["model_stats"],
         }
     print(json.dumps(seen))
