@@ -37,6 +37,8 @@ class Outcome:
         seen: The client's figures.
         rows_per_s: Throughput, in rows.
         server: The server's figures; None: it gives none.
+        outside_ms: What the mean answer took beyond the server's own count, from when it was sent:
+            the network, gRPC on both sides, and waiting before the server looked at it.
         server_text: Why not.
         use: What the client took.
         verdict: Whether the client was the limit.
@@ -49,6 +51,7 @@ class Outcome:
     seen: Figures
     rows_per_s: float
     server: ServerFigures | None
+    outside_ms: float | None
     server_text: str
     use: ClientUse
     verdict: Verdict
@@ -188,10 +191,17 @@ class Conductor:
             seen=seen,
             rows_per_s=seen.throughput_per_s * self.rows,
             server=server,
+            outside_ms=_beyond(seen.service.mean_ms, server),
             server_text=texts[0] if texts else "",
             use=use,
             verdict=judge(use, lag_s, latency_s, seen.num_dropped),
         )
+
+
+def _beyond(mean_ms: float | None, server: ServerFigures | None) -> float | None:
+    if mean_ms is None or server is None or server.request_ms is None:
+        return None
+    return mean_ms - server.request_ms
 
 
 def _seconds(milliseconds: float | None) -> float:

@@ -26,8 +26,8 @@ from headrace_client.bench.schedule import (
 
 DURATION_S = 10.0
 MAX_SOURCES = 10_000
-# What one process can do is measured in docs/bench.md; half of it leaves room for large messages.
-_RATE_OF_PROCESS = 4000.0
+# About half of what one process can do with small messages (docs/bench.md).
+_RATE_OF_PROCESS = 2500.0
 _CALLERS_OF_PROCESS = 32
 _MAX_PROCESSES = 16
 _CONNECTIONS_OF_PROCESS = 4

@@ -133,7 +133,10 @@ def server_line(level: Outcome) -> str:
     """Say what the server counted, or why nobody knows."""
     if level.server is None:
         return f"no statistics: {level.server_text}"
-    return _server(level.server)
+    outside = ""
+    if level.outside_ms is not None:
+        outside = f"; outside of it {number(level.outside_ms)}"
+    return f"{_server(level.server)}{outside}"
 
 
 def _server(server: ServerFigures) -> str:

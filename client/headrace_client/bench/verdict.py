@@ -66,6 +66,9 @@ def judge(use: ClientUse, lag_p99_s: float, latency_p99_s: float, num_dropped: i
         )
     if busiest >= BUSY_SHARE:
         limits.append(f"an event loop was busy {busiest:.0%} of the time; take more --processes")
+    is_full = use.machine_share is not None and use.machine_share >= FULL_SHARE
+    if is_full and not use.is_local:
+        limits.append(f"the cores of this machine were {use.machine_share:.0%} busy")
     bound_s = max(LATE_S, LATE_SHARE * latency_p99_s if latency_p99_s > 0 else 0.0)
     is_late = lag_p99_s > bound_s
     busy = f"its event loops were busy at most {busiest:.0%} of the time"
@@ -75,11 +78,10 @@ def judge(use: ClientUse, lag_p99_s: float, latency_p99_s: float, num_dropped: i
         text = f"The client was late by {_ms(lag_p99_s)} (p99), which is in the latencies; {busy}."
     else:
         text = f"The client was not the limit: {busy}, and it was late by {_ms(lag_p99_s)} (p99)."
-    share = use.machine_share
-    if use.is_local and share is not None and share >= FULL_SHARE:
+    if is_full and use.is_local:
         text += (
-            f" Client and server share this machine, whose cores were {share:.0%} busy: "
-            "they took time from each other."
+            " Client and server share this machine, whose cores were "
+            f"{use.machine_share:.0%} busy: they took time from each other."
         )
     return Verdict(bool(limits), is_late, text)
 

@@ -180,3 +180,12 @@ def test_default_url(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
     with pytest.raises(SystemExit):
         main(["health", "--help"])
     assert "localhost:8001" in capsys.readouterr().out
+
+
+def test_headers_go_with_every_call(echo: EchoServer, capsys: Output) -> None:
+    """An authorization, say, reaches the server with whatever is asked."""
+    assert main(["models", "-H", "x-owner: me", "-H", "x-raw-bin:AAE="]) == 0
+    assert echo.metadata[-1]["x-owner"] == "me"
+    assert "x-raw-bin" in echo.metadata[-1]
+    assert main(["models", "-H", "X-Owner:me"]) == 1
+    assert "expected lower case" in capsys.readouterr().err

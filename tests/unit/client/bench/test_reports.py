@@ -70,6 +70,7 @@ def outcome(value: float = 100.0, server: ServerFigures | None = SERVER) -> Outc
         seen=seen,
         rows_per_s=2 * seen.throughput_per_s,
         server=server,
+        outside_ms=41.5 if server else None,
         server_text="" if server else "UNIMPLEMENTED: no such method",
         use=USE,
         verdict=verdict,
@@ -93,6 +94,7 @@ def test_text() -> None:
         r"  UNAVAILABLE +10 +10.00%",
         r"  0, flooding +40 +23 +57.50%",
         r"  server      90 requests, 10 failed, 60 runs of 3 rows; mean 4 ms: queue 1, input 0.25",
+        r".*, compute 2, output 0.5; outside of it 41.5",
         r"  client      The client was not the limit: .*",
     ):
         assert re.search(f"^{line}", text, re.MULTILINE), (line, text)

@@ -56,11 +56,19 @@ def test_lateness_is_seen_against_the_latency(
     assert ("which is in the latencies" in verdict.text) is is_late
 
 
-@pytest.mark.parametrize(
-    ("is_local", "share", "is_told"),
-    [(True, 0.99, True), (False, 0.99, False), (True, 0.8, False), (True, None, False)],
-)
-def test_a_shared_machine(*, is_local: bool, share: float | None, is_told: bool) -> None:
-    """Full cores matter when the server needs them, too."""
-    use = ClientUse((0.1,), 0.1, share, is_local)
-    assert ("share this machine" in judge(use, 0.0, 0.01, 0).text) is is_told
+@pytest.mark.parametrize("share", [0.8, None])
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_machine_with_cores_left(*, is_local: bool, share: float | None) -> None:
+    """Is nothing to speak of, and neither is one of which nobody knows."""
+    verdict = judge(ClientUse((0.1,), 0.1, share, is_local), 0.0, 0.01, 0)
+    assert (verdict.word, "machine" in verdict.text) == ("ok", False)
+
+
+def test_a_full_machine() -> None:
+    """The client's own is its limit; one that is the server's, too, is told of."""
+    own = judge(ClientUse((0.1,), 0.1, 0.99, is_local=False), 0.0, 0.01, 0)
+    assert own.client_was_limit
+    assert "the cores of this machine were 99% busy" in own.text
+    shared = judge(ClientUse((0.1,), 0.1, 0.99, is_local=True), 0.0, 0.01, 0)
+    assert not shared.client_was_limit
+    assert "they took time from each other" in shared.text
