@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from headrace.catalog import ModelCatalog
 from headrace.device.base import Device
 from headrace.engines.base import Engine
-from headrace.engines.batching_spec import BatchingSpec
 from headrace.engines.graph_spec import wants_graphs
 from headrace.engines.labels import read_labels
 from headrace.engines.load_facts import LoadFacts
@@ -25,11 +24,10 @@ from headrace.engines.model_spec import ModelSpec
 from headrace.engines.platforms import ONNX
 from headrace.engines.repository import Found
 from headrace.errors import ConfigError, HeadraceError
+from headrace.lines import open_line
 from headrace.metrics import Metrics
 from headrace.model import ServedModel, in_engine_order
 from headrace.opening import Opened, SlotOpener
-from headrace.scheduling.batcher import SingleBatcher
-from headrace.scheduling.line import Line
 from headrace.slots.blocks import BlockPool
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
@@ -90,15 +88,9 @@ class Loader:
             engine.use_profiles(spec.profiles)
             opened = self._open_slots(source, engine, spec, config)
             undo.callback(opened.pool.close)
-            line = Line(
-                model=spec.name,
-                batcher=SingleBatcher(opened.pool.least_s),
-                pool=opened.pool,
-                metrics=self._metrics.model(spec.name, str(version)),
-                max_queue_size=(spec.batching or BatchingSpec()).queue_size(
-                    self._options.default_max_queue_size
-                ),
-            )
+            spec = replace(spec, batching=opened.batching)
+            metrics = self._metrics.model(spec.name, str(version))
+            line = open_line(spec, opened, metrics, self._options.default_max_queue_size)
             undo.pop_all()
         if opened.footprint is not None:
             log.info("%s version %d takes %s", spec.name, version, opened.footprint)

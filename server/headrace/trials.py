@@ -99,7 +99,7 @@ def plan_trials(
     Raises:
         ConfigError: A `graph_spec` does not fit the model, or its requests the staging memory.
     """
-    kinds = Kinds(engine)
+    kinds = Kinds(engine, 1 if spec.batching is None else spec.batching.max_rows)
     tally = _graph_tally(engine, spec, config, device)
     wanted = _wanted_graphs(engine, spec, config) if tally else {}
     own = set(map(tuple, engine.trial_shapes()))

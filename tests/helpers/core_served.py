@@ -107,7 +107,7 @@ class CoreServed:
             self.model.line,
             layout,
             tuple(each.tobytes() for each in inputs),
-            rows=1,
+            rows=inputs[0].shape[0] if self.model.spec.max_batch_size else 1,
             deadline=None,
             received_at=now,
             parsed_at=now,

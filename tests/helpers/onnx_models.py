@@ -18,6 +18,8 @@ FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
 LEAST_ROUNDS = 32
 """So many are run for zeros, too: warm-up must see that the slow model is slow."""
 
+SQUARE = 192  # a round of the slow models takes the sine of so many numbers, squared
+
 
 def port(name: str, kind: int, dims: Dims) -> onnx.ValueInfoProto:
     """An input or output; a name among `dims` is a free dimension, None is an unknown rank."""
@@ -111,8 +113,31 @@ def picks() -> onnx.ModelProto:
     )
 
 
-def slow(square: int = 192) -> onnx.ModelProto:
-    """`x` FP32 [n], `rounds` INT64 [1] → `y` = x, after that many rounds of work for nothing.
+def slow(square: int = SQUARE) -> onnx.ModelProto:
+    """`x` FP32 [n], `rounds` INT64 [1] → `y` = x, after that many rounds of work for nothing."""
+    nodes = [
+        number("least", LEAST_ROUNDS, INT64, [1]),
+        helper.make_node("Max", ["rounds", "least"], ["wanted"]),
+        helper.make_node("Squeeze", ["wanted"], ["count"]),
+    ]
+    ports = [port("x", FLOAT, ["n"]), port("rounds", INT64, [1])]
+    return _working(nodes, ports, [port("y", FLOAT, ["n"])], square)
+
+
+def busy(rounds: int) -> onnx.ModelProto:
+    """`x` FP32 [batch, 4] → `y` = x, after that many rounds of work, whatever the rows."""
+    nodes = [number("count", rounds, INT64)]
+    ports = [port(name, FLOAT, ["batch", 4]) for name in "xy"]
+    return _working(nodes, ports[:1], ports[1:], SQUARE)
+
+
+def _working(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[onnx.ValueInfoProto],
+    square: int,
+) -> onnx.ModelProto:
+    """`y` = `x`, after `count` rounds of work for nothing.
 
     A round takes the sine of square² numbers. They come from x, so that no optimizer can do the
     work ahead, and go into y times zero.
@@ -131,10 +156,7 @@ def slow(square: int = 192) -> onnx.ModelProto:
         [port("going", TensorProto.BOOL, []), port("after", FLOAT, [square, square])],
     )
     shape = numpy_helper.from_array(np.array([square, square], np.int64), "shape")
-    nodes = [
-        number("least", LEAST_ROUNDS, INT64, [1]),
-        helper.make_node("Max", ["rounds", "least"], ["wanted"]),
-        helper.make_node("Squeeze", ["wanted"], ["count"]),
+    work = [
         helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
         helper.make_node("Expand", ["sum", "shape"], ["start"]),
         helper.make_node("Loop", ["count", "", "start"], ["end"], body=body),
@@ -143,8 +165,7 @@ def slow(square: int = 192) -> onnx.ModelProto:
         helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
         helper.make_node("Add", ["x", "nothing"], ["y"]),
     ]
-    ports = [port("x", FLOAT, ["n"]), port("rounds", INT64, [1])]
-    return model(nodes, ports, [port("y", FLOAT, ["n"])], [shape])
+    return model([*nodes, *work], inputs, outputs, [shape])
 
 
 def wide(columns: int) -> onnx.ModelProto:

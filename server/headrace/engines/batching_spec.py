@@ -68,9 +68,15 @@ class BatchingSpec:
 
     def queue_size(self, default: int) -> int:
         """Return how many requests may wait, all priorities together; `default` of each alone."""
-        num_others = self.num_priorities - len(self.policies)
-        policies = (*self.policies.values(), *[self.default_policy] * num_others)
-        return sum(policy.max_queue_size or default for policy in policies)
+        return sum(self._queue_sizes(default))
+
+    def least_queue_size(self, default: int) -> int:
+        """Return how many requests of the priority with the fewest may wait."""
+        return min(self._queue_sizes(default))
+
+    def _queue_sizes(self, default: int) -> list[int]:
+        levels = range(1, self.num_priorities + 1)
+        return [self.policy(level).max_queue_size or default for level in levels]
 
 
 def usual_rows(max_rows: int, preferred: Sequence[int] = ()) -> list[int]:

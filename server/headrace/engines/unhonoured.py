@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from headrace.engines.batching_config import QUEUE_PARAMETERS, SERVICE_SECONDS
+
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
@@ -39,7 +41,8 @@ HONOURED = frozenset(
         "instance_group.count",
         "instance_group.gpus",
         "instance_group.profile",
-        "dynamic_batching.default_queue_policy.max_queue_size",
+        "dynamic_batching",
+        "model_warmup",
         "optimization.input_pinned_memory.enable",  # true: blocks are pinned where there is a GPU
         "optimization.output_pinned_memory.enable",
         "optimization.cuda.graphs",
@@ -57,16 +60,13 @@ HONOURED = frozenset(
     }
 )
 
-NOT_YET = frozenset({"dynamic_batching"})
-"""Messages that ask for something by being there, whatever of their settings is honoured."""
-
 MEANT_WHEN_EMPTY = frozenset(
     {"optimization.input_pinned_memory", "optimization.output_pinned_memory"}
 )
 """Messages whose absence is no default: `{ enable: false }` is sent as an empty message."""
 
-HONOURED_PARAMETERS: frozenset[str] = frozenset()
-"""Keys of `parameters` that an engine acts on."""
+HONOURED_PARAMETERS = QUEUE_PARAMETERS | {SERVICE_SECONDS}
+"""Keys of `parameters` that are acted on, or that we wrote ourselves."""
 
 
 def unhonoured(config: config_pb.ModelConfig) -> list[str]:
@@ -81,7 +81,7 @@ def unhonoured(config: config_pb.ModelConfig) -> list[str]:
 def _walk(message: Message, kind: str, path: str) -> Iterator[str]:
     """Yield paths below a message of which something is honoured; `kind` is its path, unindexed."""
     fields = message.ListFields()
-    if kind in NOT_YET or (kind in MEANT_WHEN_EMPTY and not fields):
+    if kind in MEANT_WHEN_EMPTY and not fields:
         yield path
     for descriptor, value in fields:
         below, at = _join(kind, descriptor.name), _join(path, descriptor.name)

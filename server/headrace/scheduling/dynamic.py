@@ -149,7 +149,7 @@ class DynamicBatcher:
 
     def _ready_at(self, kind: Kind | None, waiting: Waiting, start: float, now: float) -> float:
         spec = self._spec
-        if kind is None or waiting.rows >= spec.max_rows:
+        if kind is None or waiting.rows >= self._most_rows(kind):
             return now
         at = now
         if spec.max_delay_s and not self._is_preferred(waiting.rows):
@@ -181,20 +181,24 @@ class DynamicBatcher:
             self._give_up(kind, start + self._capacity.least_s(1))
             if not waiting.num_requests:
                 return None
-        requests = waiting.take(0 if kind is None else self._size(waiting, now))
+        requests = waiting.take(0 if kind is None else self._size(kind, waiting, now))
         self._left(kind, waiting, requests)
         if kind is None:
             return Batch(requests, requests[0].layout, requests[0].rows)
         rows = sum(request.rows for request in requests)
         return Batch(requests, kind.layout(rows), rows)  # one request may be padded, too
 
-    def _size(self, waiting: Waiting, now: float) -> int:
+    def _size(self, kind: Kind, waiting: Waiting, now: float) -> int:
         """Return how many rows run: a preferred size while those that are left may wait."""
         spec = self._spec
-        rows = waiting.rows
-        if rows >= spec.max_rows or now >= waiting.since + spec.max_delay_s:
-            return spec.max_rows
-        return max((size for size in spec.preferred_rows if size <= rows), default=spec.max_rows)
+        rows, most = waiting.rows, self._most_rows(kind)
+        if rows >= most or now >= waiting.since + spec.max_delay_s:
+            return most
+        return max((size for size in spec.preferred_rows if size <= rows), default=most)
+
+    def _most_rows(self, kind: Kind) -> int:
+        """Return the most that the policy lets run together, and the engine takes of this kind."""
+        return min(self._spec.max_rows, kind.max_rows)
 
     def _give_up(self, kind: Kind | None, soonest: float) -> None:
         """Drop who is due before anything could be done."""

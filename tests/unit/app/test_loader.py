@@ -3,56 +3,21 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from onnx import helper
 
-from headrace.catalog import ModelCatalog
 from headrace.device.base import Stream
-from headrace.device.host import HostDevice
 from headrace.engines.base import Engine
 from headrace.engines.model_folder import ModelSource
 from headrace.engines.ort import OrtContext, OrtEngine
-from headrace.engines.repository import find_models
 from headrace.errors import ConfigError, EngineError, NotFoundError, UnavailableError
-from headrace.loader import Loader, LoadOptions, load_all
-from headrace.metrics import Metrics
-from headrace.slots.blocks import BlockPool
+from headrace.loader import Loader, LoadOptions
 from helpers import onnx_models
+from helpers.loading import Loading
 from helpers.onnx_models import SLOW_CONFIG, save
-
-POOL_BYTES = 1 << 20
-
-
-@dataclass
-class Loading:
-    """A repository, and everything that a loader needs."""
-
-    folder: Path
-    device: HostDevice = field(default_factory=HostDevice)
-    options: LoadOptions = field(default_factory=LoadOptions)
-    catalog: ModelCatalog = field(default_factory=ModelCatalog)
-    loader_type: type[Loader] = Loader
-
-    def __post_init__(self) -> None:
-        self.blocks = BlockPool(self.device, POOL_BYTES)
-        self.metrics = Metrics()
-
-    def load(self) -> int:
-        loader = self.loader_type(
-            self.device, self.blocks, self.metrics, self.options, clock=time.monotonic
-        )
-        return load_all(find_models([self.folder]), loader, self.catalog)
-
-    def close(self) -> list[str]:
-        """Close what is open; names of what was forgotten."""
-        self.catalog.close()
-        self.blocks.close()
-        return self.device._ledger.names()
 
 
 @pytest.fixture
@@ -219,14 +184,13 @@ def test_what_is_not_honoured_is_named_once(
     """A field that a user set and that does nothing yet is a warning at load, never silence."""
     save(onnx_models.adds(1), loading.folder / "m/1/model.onnx")
     (loading.folder / "m/config.pbtxt").write_text(
-        "max_batch_size: 8 response_cache { enable: true } "
-        "dynamic_batching { preserve_ordering: true }"
+        "max_batch_size: 8 response_cache { enable: true } optimization { eager_batching: true }"
     )
     with caplog.at_level(logging.WARNING):
         assert loading.load() == 0
     texts = [record.getMessage() for record in caplog.records]
     assert len([text for text in texts if "response_cache" in text]) == 1
-    assert len([text for text in texts if "preserve_ordering" in text]) == 1
+    assert len([text for text in texts if "eager_batching" in text]) == 1
 
 
 def test_the_queue_s_bound_comes_from_the_configuration_or_the_operator(tmp_path: Path) -> None:

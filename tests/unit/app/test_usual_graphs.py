@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +26,12 @@ from helpers.fake_plans import double_plan, tensor
 from helpers.sim_served import SimServed
 
 GRAPHS = "optimization { cuda { graphs: true } }"
-BATCHED = f"max_batch_size: 32 {GRAPHS}"
+TENSORS = """
+input { name: "x" data_type: TYPE_FP32 dims: 4 }
+output { name: "y" data_type: TYPE_FP32 dims: 4 }
+"""
+BATCHED = f"max_batch_size: 32 {GRAPHS} {TENSORS}"
+ALONE = LoadOptions(auto_complete=False)  # nothing switches batching on
 OPTIMA = (4, 16)  # rows of the plan's profiles
 
 BYTES_OF_16_ROWS, BYTES_OF_32_ROWS = 512 + 16 * 4 * 4, 512 + 32 * 4 * 4
@@ -71,9 +77,10 @@ def test_the_configuration_goes_before_the_flag(
     assert model.config.optimization.cuda.graphs is has_graphs
 
 
-def test_all_batches_run_as_graphs(rig: SimServed) -> None:
+@pytest.mark.parametrize("options", [ALONE, LoadOptions()], ids=["alone", "in batches"])
+def test_all_batches_run_as_graphs(rig: SimServed, options: LoadOptions) -> None:
     """Rows double; what lies between is padded, and replies have the rows that came."""
-    model = rig.load(config=BATCHED, num_slots=1)
+    model = rig.load(options=options, config=BATCHED, num_slots=1)
     assert model.graphs is not None
     assert model.graphs.num_captured == NUM_LANES * 6
     for rows in range(1, 33):
@@ -84,7 +91,8 @@ def test_all_batches_run_as_graphs(rig: SimServed) -> None:
 def test_a_graph_that_is_named_stands_alone(rig: SimServed) -> None:
     """Who names one has decided; beside it there are the optima of the profiles."""
     named = "optimization { cuda { graphs: true graph_spec { batch_size: 8 } } }"
-    model = rig.load(config=f"max_batch_size: 32 {named}", num_slots=1)
+    config = f"max_batch_size: 32 {named} {TENSORS}"
+    model = rig.load(config=config, num_slots=1, options=ALONE)
     assert num_rows(model) == {*OPTIMA, 8}
 
 
@@ -96,7 +104,8 @@ def test_no_staging_memory_is_kept_for_them(rig: SimServed) -> None:
         tensors=[tensor("x", "INPUT", [-1, width]), tensor("y", "OUTPUT", [-1, width])],
         profiles=[{"x": shapes} for shapes in wide],
     )
-    model = rig.load(plan, BATCHED, num_slots=1)
+    config = BATCHED.replace("dims: 4", f"dims: {width}")
+    model = rig.load(plan, config, num_slots=1, options=ALONE)
     assert num_rows(model) == {1, 2, 4, 8, 16, 32}
     assert model.footprint is not None
     most = sum(size_class(2 * rows * width * 4) for rows in OPTIMA) * 2 * NUM_LANES
@@ -106,7 +115,7 @@ def test_no_staging_memory_is_kept_for_them(rig: SimServed) -> None:
 def test_large_ones_are_left_out(rig: SimServed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such batches run all the same, and get graphs of their own once they are in use."""
     monkeypatch.setattr(trials, "USUAL_BYTES", BYTES_OF_16_ROWS)
-    model = rig.load(config=BATCHED, num_slots=1)
+    model = rig.load(options=ALONE, config=BATCHED, num_slots=1)
     assert num_rows(model) == {1, 2, 4, 8, 16}
     for turn in range(8):
         assert np.array_equal(rig.ask(floats(17, turn)), 2 * floats(17, turn))
@@ -126,7 +135,7 @@ def test_memory_that_is_missing_is_no_fault(
         return alloc(size_bytes)
 
     monkeypatch.setattr(rig.sim, "alloc_device", alloc_little)
-    model = rig.load(config=BATCHED)
+    model = rig.load(options=ALONE, config=BATCHED)
     assert num_rows(model) == {1, 2, 4, 8, 16}
     assert model.graphs is not None
     assert model.graphs.num_captured == 2 * NUM_LANES * 5
@@ -135,9 +144,11 @@ def test_memory_that_is_missing_is_no_fault(
 
 def test_slots_that_are_opened_late_do_without_at_first(rig: SimServed) -> None:
     """A load is not delayed for ever by what nobody asked for."""
-    now = itertools.count(0.0, opening.USUAL_LOAD_S * 0.7)
-    rig.clock = lambda: next(now)
-    model = rig.load(config=BATCHED, num_slots=3)
+    slow = itertools.count(0.0, opening.USUAL_LOAD_S * 0.7)
+    is_loading = True
+    rig.clock = lambda: next(slow) if is_loading else time.monotonic()
+    model = rig.load(options=ALONE, config=BATCHED, num_slots=3)
+    is_loading = False
     assert model.graphs is not None
     assert model.graphs.num_captured == NUM_LANES * (6 + len(OPTIMA) + len(OPTIMA))
     asked = [rig.submit(floats(3, seed)) for seed in range(60)]
@@ -152,7 +163,7 @@ def test_without_graphs_nothing_is_padded(rig: SimServed, monkeypatch: pytest.Mo
         raise EngineError("it cannot be captured")
 
     monkeypatch.setattr(SimStream, "capture", refuse)
-    rig.load(config=BATCHED, num_slots=1)
+    rig.load(options=ALONE, config=BATCHED, num_slots=1)
     asked = rig.submit(floats(3))
     assert asked.request.layout.padded_to is None
     rig.run()
@@ -171,7 +182,7 @@ def test_one_graph_that_replays_something_else_speaks_for_all(
             launch(graph)
 
     monkeypatch.setattr(SimGraph, "launch", launch_all_but_one)
-    model = rig.load(config=BATCHED)
+    model = rig.load(options=ALONE, config=BATCHED)
     assert model.graphs is not None
     assert model.graphs.num_captured == 0
     assert caplog.text.count("a replay gave other outputs than a plain run") == 1

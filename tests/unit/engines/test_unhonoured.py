@@ -28,18 +28,16 @@ from helpers.model_repository import config_of
             [],
         ),
         ('instance_group { name: "g" count: 2 kind: KIND_GPU gpus: 0 profile: "1" }', []),
-        ("dynamic_batching { }", ["dynamic_batching"]),
+        ("dynamic_batching { }", []),
         (
             """dynamic_batching { preferred_batch_size: 4 max_queue_delay_microseconds: 9
+            preserve_ordering: true priority_levels: 2 default_priority_level: 1
             default_queue_policy { max_queue_size: 3 default_timeout_microseconds: 5
-            allow_timeout_override: true } }""",
-            [
-                "dynamic_batching",
-                "dynamic_batching.preferred_batch_size",
-                "dynamic_batching.max_queue_delay_microseconds",
-                "dynamic_batching.default_queue_policy.default_timeout_microseconds",
-                "dynamic_batching.default_queue_policy.allow_timeout_override",
-            ],
+            allow_timeout_override: true timeout_action: DELAY }
+            priority_queue_policy { key: 2 value { max_queue_size: 1 } } }
+            parameters { key: "headrace.target_p99_ms" value { string_value: "9" } }
+            parameters { key: "headrace.queue_policy" value { string_value: "latest" } }""",
+            [],
         ),
         (
             'input { name: "a" } input { name: "b" optional: true allow_ragged_batch: true }',
@@ -56,7 +54,7 @@ from helpers.model_repository import config_of
         ),
         ("response_cache { enable: true }", ["response_cache.enable"]),
         ("response_cache { enable: false }", []),
-        ('model_warmup { name: "w" batch_size: 1 } model_warmup { name: "v" }', ["model_warmup"]),
+        ('model_warmup { name: "w" batch_size: 1 count: 2 } model_warmup { name: "v" }', []),
         (
             """optimization { priority: PRIORITY_MAX eager_batching: true cuda { graphs: true
             busy_wait_events: true graph_spec { batch_size: 1 graph_lower_bound { input { } } }

@@ -22,7 +22,7 @@ COMPOSITION = (
     *("access", "port"),
     *("__main__", "app", "banner", "catalog", "cli", "fronts", "life", "loader", "logging_setup"),
     *("building", "memory", "model", "naps", "observe", "opening", "table", "trials"),
-    "warm_batches",
+    *("lines", "warm_batches"),
     *("ladder", "timeline"),
 )
 

@@ -1,0 +1,71 @@
+"""Opens a model's line: the queue policy that its configuration asks for, over its slots."""
+
+from __future__ import annotations
+
+import logging
+
+from headrace.engines.batching_spec import BatchingSpec
+from headrace.engines.model_spec import ModelSpec
+from headrace.metrics import ModelMetrics
+from headrace.opening import Opened
+from headrace.scheduling.batcher import SingleBatcher
+from headrace.scheduling.dynamic import DynamicBatcher
+from headrace.scheduling.line import Line
+from headrace.scheduling.ordering import Ordering
+
+log = logging.getLogger(__name__)
+
+
+def open_line(
+    spec: ModelSpec, opened: Opened, metrics: ModelMetrics, default_max_queue_size: int
+) -> Line:
+    """Open the line of a model and say in the log how it queues.
+
+    Args:
+        spec: The model's.
+        opened: Its slots.
+        metrics: Its counters.
+        default_max_queue_size: Requests of a priority that may wait, where the configuration does
+            not say.
+    """
+    pool, batching = opened.pool, spec.batching
+    if batching is None:
+        log.info("%s: requests run alone; %d may wait", spec.name, default_max_queue_size)
+        batcher = SingleBatcher(pool.least_s)
+        return Line(spec.name, batcher, pool, metrics, default_max_queue_size)
+    max_queue_size = batching.queue_size(default_max_queue_size)
+    log.info("%s: %s", spec.name, describe(batching, max_queue_size))
+    if batching.max_rows > 1 and all(layout.kind is None for layout in opened.layouts):
+        log.warning(
+            "%s: requests run alone although batching is on: the first dimension of all inputs and "
+            "outputs must be the batch, and shapes must be known before a run",
+            spec.name,
+        )
+    return Line(
+        spec.name,
+        DynamicBatcher(batching, opened.capacity, pool.starts_at, default_max_queue_size),
+        pool,
+        metrics,
+        max_queue_size,
+        capacity=opened.capacity,
+        ordering=Ordering() if batching.preserve_ordering else None,
+        burst_size=min(batching.max_rows, batching.least_queue_size(default_max_queue_size)),
+    )
+
+
+def describe(batching: BatchingSpec, max_queue_size: int) -> str:
+    """Say in a few words how a model queues."""
+    words = [
+        f"batches of up to {batching.max_rows} rows" if batching.max_rows > 1 else "no batches"
+    ]
+    if batching.target_p99_s:
+        words.append(f"a 99th percentile of {batching.target_p99_s * 1e3:g} ms is aimed at")
+    elif batching.max_delay_s and batching.max_rows > 1:
+        words.append(f"at most {batching.max_delay_s * 1e6:g} us of waiting for company")
+    if batching.num_priorities > 1:
+        words.append(f"{batching.num_priorities} priorities")
+    if batching.keeps_latest:
+        words.append("of each source the latest only")
+    if batching.preserve_ordering:
+        words.append("replies in order")
+    return ", ".join((*words, f"{max_queue_size} requests may wait"))
