@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,21 @@ def test_names_and_labels(client: RpcClient, address: str) -> None:
         "nv_pinned_memory_pool_total_bytes",
     ):
         assert reading.labels(name) == {()}, name
+
+
+def test_what_batches_take_is_shown(client: RpcClient, address: str) -> None:
+    """Of models that batch, by rows, before any request; ModelConfig tells the same sizes."""
+    reading = Scrape(address)
+    assert reading.labels("headrace_service_seconds") == {("model", "rows", "version")}
+    config = client.ask("ModelConfig", name="versions").config
+    told = json.loads(config.parameters["headrace.service_seconds"].string_value)
+    assert list(told) == ["1", "2", "4"]
+    for rows in told:
+        labels = {"model": "versions", "version": "10", "rows": rows}
+        assert 0 < reading("headrace_service_seconds", **labels) < 1
+    assert (
+        "headrace.service_seconds" not in client.ask("ModelConfig", name="slow").config.parameters
+    )
 
 
 def test_counts_are_those_of_what_was_sent(client: RpcClient, address: str) -> None:
