@@ -23,12 +23,14 @@ from headrace.engines.model_folder import ModelSource
 from headrace.engines.model_spec import ModelSpec
 from headrace.engines.platforms import ONNX
 from headrace.engines.repository import Found
+from headrace.engines.warmup_config import samples_of
 from headrace.errors import ConfigError, HeadraceError
 from headrace.lines import open_line
 from headrace.metrics import Metrics
 from headrace.model import ServedModel, in_engine_order
 from headrace.opening import Opened, SlotOpener
 from headrace.slots.blocks import BlockPool
+from headrace.warm_samples import WarmSamples
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
 log = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class Loader:
         clock: Callable[[], float],
     ) -> None:
         self._device = device
+        self._blocks = blocks
         self._metrics = metrics
         self._options = options
         self._opener = SlotOpener(
@@ -109,10 +112,16 @@ class Loader:
     def _open_slots(
         self, source: ModelSource, engine: Engine, spec: ModelSpec, config: config_pb.ModelConfig
     ) -> Opened:
-        """Open the slots; a fault of the configuration gets its file's name."""
+        """Open the slots and warm them up; a fault of the configuration gets its file's name."""
+        samples = WarmSamples(samples_of(config), spec, engine, source.folder, self._blocks)
         try:
             is_asked = source.config.HasField("dynamic_batching")
-            return self._opener.open(engine, spec, config, is_batching_asked=is_asked)
+            opened = self._opener.open(engine, spec, config, is_batching_asked=is_asked)
+            with ExitStack() as undo:
+                undo.callback(opened.pool.close)
+                layouts = samples.run(opened.pool, opened.kinds)
+                undo.pop_all()
+            return replace(opened, layouts=[*opened.layouts, *layouts])
         except ConfigError as error:
             path = error.path or str(source.config_path)
             raise ConfigError(error.reason, path=path, field=error.field) from error

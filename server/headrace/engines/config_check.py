@@ -11,6 +11,7 @@ from headrace.engines.labels import check_labels
 from headrace.engines.load_facts import LoadFacts, max_rows
 from headrace.engines.platforms import PLATFORMS
 from headrace.engines.tensor_check import check_tensors
+from headrace.engines.warmup_config import check_warmup
 from headrace.errors import ConfigError
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
@@ -53,6 +54,7 @@ def check(
     faults += check_tensors(config, signature, may_be_partial=may_be_partial)
     faults += check_instances(config, facts)
     faults += check_batching(config)
+    faults += check_warmup(config, folder)
     faults += check_labels(config, folder) if folder else ()
     return [ConfigError(reason, path=path, field=field) for field, reason in faults]
 

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from headrace.engines.base import Layout
+from headrace.errors import UnavailableError
 from headrace.slots.batch import Batch
 from headrace.slots.blocks import Block, BlockPool
 from headrace.slots.graphs import PLAIN_RUNS
@@ -56,6 +57,46 @@ def warm_up(slot: Slot, layout: Layout, blocks: BlockPool, *, lane: Lane | None 
             run(slot, lane, Batch((trial,), layout, 1))
             slot.outputs(lane, 0)
             return lane.timing(0.0).execute_s
+        finally:
+            lane.free()
+
+
+def run_tensors(
+    slot: Slot,
+    layout: Layout,
+    tensors: Sequence[bytes],
+    blocks: BlockPool,
+    *,
+    lane: Lane,
+    rows: int = 1,
+) -> None:
+    """Run one request through a lane as if a client had sent it; its outputs are dropped.
+
+    Args:
+        slot: One that nothing is in flight on.
+        layout: Of the request.
+        tensors: Its inputs, in the layout's order.
+        blocks: Where its block comes from.
+        lane: One of the slot's.
+        rows: Its batch dimension, 1 where there is none.
+
+    Raises:
+        EngineError: The engine refused it, or failed at it.
+        DeviceError: The device failed.
+        UnavailableError: Other models have all the staging memory in use.
+    """
+    with zeros(layout, blocks) as trials:
+        if not trials:
+            raise UnavailableError("the staging memory is in use; try again")
+        (trial,) = trials
+        assert trial.block is not None
+        trial.rows = rows
+        for offset, tensor in zip(layout.input_offsets, tensors, strict=True):
+            trial.block.view[offset : offset + len(tensor)] = tensor
+        run_as = layout if layout.kind is None else layout.kind.layout(rows)
+        try:
+            run(slot, lane, Batch((trial,), run_as, rows))
+            slot.outputs(lane, 0)
         finally:
             lane.free()
 

@@ -106,7 +106,7 @@ def test_check_finds_every_fault_of_every_model(tmp_path: Path) -> None:
         "wrong",
         """max_batch_size: 2
         input { name: "x" data_type: TYPE_FP16 dims: 3 }
-        model_warmup { name: "w" }
+        optimization { priority: PRIORITY_MAX }
         version_policy { all { } }""",
         content=onnx_bytes(),
         versions=[1, 2],
@@ -124,7 +124,8 @@ def test_check_finds_every_fault_of_every_model(tmp_path: Path) -> None:
     ]
     assert [model.name for model in checked.models] == ["broken", "right", "wrong"]
     assert checked.models[1].config.max_batch_size == 4
-    assert checked.warnings == [f"{tmp_path}/wrong/config.pbtxt: model_warmup: is not honoured yet"]
+    path = f"{tmp_path}/wrong/config.pbtxt"
+    assert checked.warnings == [f"{path}: optimization.priority: is not honoured yet"]
 
 
 def test_check_compares_each_version_with_the_configuration(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ COMPOSITION = (
     *("access", "port"),
     *("__main__", "app", "banner", "catalog", "cli", "fronts", "life", "loader", "logging_setup"),
     *("building", "memory", "model", "naps", "observe", "opening", "table", "trials"),
-    *("lines", "warm_batches"),
+    *("lines", "warm_batches", "warm_samples"),
     *("ladder", "timeline"),
 )
 
