@@ -38,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HeadraceClientError as error:
         print(f"headrace-client: {arguments.url}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130  # as shells report it
 
 
 def infer(client: Client, arguments: argparse.Namespace) -> int:

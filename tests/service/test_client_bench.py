@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -198,6 +199,25 @@ def test_ctrl_c(served: Server) -> None:
     assert level["seen"]["measured_s"] < 60
     assert err.startswith("open loop, constant at 100/s …")
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+def gone(pids: list[int], timeout_s: float = 30.0) -> bool:
+    """Whether processes that are not ours end in time."""
+    give_up_s = monotonic() + timeout_s
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        if monotonic() > give_up_s:
+            return False
+    return True
+
+
+def test_nobody_is_left_behind(served: Server) -> None:
+    """Workers end when the process that started them is killed."""
+    with running(served, "-r", "100", "--processes", "2") as process:
+        workers = workers_of(process)
+        process.kill()
+        process.communicate(timeout=30)
+    assert len(workers) == 2
+    assert gone(workers)
 
 
 def test_a_worker_dies(served: Server) -> None:

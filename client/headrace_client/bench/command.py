@@ -25,7 +25,7 @@ from headrace_client.bench.progress import Progress
 from headrace_client.bench.report import Report, Subject, circumstances
 from headrace_client.bench.server_side import statistics
 from headrace_client.bench.worker import INFER
-from headrace_client.errors import HeadraceClientError, call_failed
+from headrace_client.errors import HeadraceClientError, InvalidInput, call_failed
 from headrace_client.settings import Settings
 from headrace_client.sync import Client
 from headrace_proto.v1 import inference_pb2 as pb
@@ -51,14 +51,17 @@ def run(client: Client, settings: Settings, arguments: argparse.Namespace) -> in
         HeadraceClientError: No server, no such model, or an input that does not fit.
     """
     planned = levels(arguments)
+    for path in (arguments.json_file, arguments.html):
+        if path is not None and not path.parent.is_dir():
+            raise UsageError(f"{path}: there is no folder {path.parent}")
     made = _requests(client, arguments)
-    try_once(settings, made.messages, arguments.timeout)
+    try_once(settings, made.messages)
     deadline_s = None if arguments.deadline_ms is None else arguments.deadline_ms / 1e3
     processes = num_processes(planned, arguments.processes)
     job = Job(
         settings,
         made.messages,
-        deadline_s or arguments.timeout,
+        deadline_s or settings.deadline_s(None),
         num_connections(planned, processes, arguments.connections),
         index=0,
         num_workers=processes,
@@ -85,12 +88,17 @@ def run(client: Client, settings: Settings, arguments: argparse.Namespace) -> in
 
 
 def _publish(report: Report, arguments: argparse.Namespace) -> None:
-    if arguments.json_file is not None:
-        arguments.json_file.write_text(report_json.text(report), "utf-8")
-    if arguments.html is not None:
-        arguments.html.write_text(report_html.text(report), "utf-8")
     shown = report_json.text(report) if arguments.json else report_text.text(report)
     sys.stdout.write(f"{shown}\n")
+    for path, write in (
+        (arguments.json_file, report_json.text),
+        (arguments.html, report_html.text),
+    ):
+        if path is not None:
+            try:
+                path.write_text(write(report), "utf-8")
+            except OSError as error:
+                raise InvalidInput(f"cannot write {path}: {error.strerror}") from error
 
 
 def _outcomes(conductor: Conductor, planned: Sequence[PlannedLevel]) -> Iterator[Outcome]:
@@ -132,7 +140,7 @@ def _given_request(arguments: argparse.Namespace) -> Requests:
     return Requests(message.model_name, message.model_version, messages, rows, shapes)
 
 
-def try_once(settings: Settings, messages: Messages, timeout_s: float) -> None:
+def try_once(settings: Settings, messages: Messages) -> None:
     """Send one request, so that a mistake in it is told at once.
 
     Raises:
@@ -148,7 +156,7 @@ def try_once(settings: Settings, messages: Messages, timeout_s: float) -> None:
             call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(INFER)
             call(
                 messages.base + messages.tails[0],
-                timeout=timeout_s,
+                timeout=settings.deadline_s(None),
                 metadata=settings.metadata,
             )
         except grpc.RpcError as error:

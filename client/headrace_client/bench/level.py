@@ -76,7 +76,7 @@ class Job:
     Args:
         settings: Where the server is and how to reach it.
         messages: What is sent.
-        timeout_s: The deadline of each request.
+        timeout_s: The deadline of each request; None for none.
         num_connections: Of this worker.
         index: Its number.
         num_workers: How many there are.
@@ -84,7 +84,7 @@ class Job:
 
     settings: Settings
     messages: Messages
-    timeout_s: float
+    timeout_s: float | None
     num_connections: int
     index: int
     num_workers: int

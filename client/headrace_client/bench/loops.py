@@ -44,6 +44,11 @@ class Gate:
             self._left -= 1
         return True
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the last of the requests that were asked for has been sent."""
+        return self._left <= 0
+
     def close(self) -> None:
         """Admit nothing any more."""
         self.end_s = -math.inf
@@ -119,16 +124,14 @@ class OpenLoop:
 
     def _send_due(self) -> None:
         for _ in range(_MAX_AT_ONCE):
-            if self._next is None or self._next[0] >= self._gate.end_s:
+            if self._next is None or self._next[0] >= self._gate.end_s or self._gate.is_spent:
                 self._is_over.set()
                 return
             due_s, source = self._next
             now_s = self._clock()
             if now_s < due_s:
                 break
-            if not self._gate.admits(due_s):
-                self._is_over.set()
-                return
+            self._gate.admits(due_s)
             if now_s - due_s > MAX_LATE_S or self._sender.num_in_flight >= self._max_in_flight:
                 self._sender.drop(due_s, source)
             else:

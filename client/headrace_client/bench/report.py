@@ -6,7 +6,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import grpc
 
@@ -81,10 +81,17 @@ def circumstances() -> Circumstances:
     """Describe this process and its machine, now."""
     return Circumstances(
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        client=version("headrace-client"),
+        client=_own_version(),
         python=platform.python_version(),
         grpcio=grpc.__version__,
         event_loop=event_loop_name(),
         machine=f"{platform.system()} {platform.machine()}",
         num_cores=num_cores(),
     )
+
+
+def _own_version() -> str:
+    try:
+        return version("headrace-client")
+    except PackageNotFoundError:  # run from its sources
+        return "unknown"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import grpc
 import pytest
 import trustme
 
+from headrace_client.bench.conduct import Interrupts
 from headrace_client.bench.machine import busy_share, core_times, num_cores
 from headrace_client.cli import main
 from headrace_client.message import encode_request
@@ -139,6 +142,32 @@ def test_help(capsys: Output) -> None:
     assert {"-m", "-u", "-b", "-c", "-n", "-r", "-x", "-H"} <= flags
     assert {"--concurrency-range", "--request-rate-range", "--request-count", "--rps"} <= flags
     assert "examples:" in text
+
+
+def test_files_that_cannot_be_written(echo: EchoServer, capsys: Output, tmp_path: Path) -> None:
+    """A folder that is not there is told before the run; what fails after it costs no report."""
+    with pytest.raises(SystemExit) as caught:
+        main(["bench", "m", "--html", str(tmp_path / "absent" / "report.html")])
+    assert caught.value.code == 2
+    assert not echo.requests
+    capsys.readouterr()
+    arguments = ["echo", "-n", "2", *TENSORS, "--html", str(tmp_path)]
+    assert main(["bench", "-u", echo.url, *LOAD, *arguments]) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["levels"][0]["seen"]["num_ok"] == 2
+    assert f"cannot write {tmp_path}" in printed.err
+
+
+def test_the_second_interrupt_is_one() -> None:
+    """The first is counted, for a report; the second ends the program; then all is as before."""
+    before = signal.getsignal(signal.SIGINT)
+    interrupts = Interrupts()
+    with interrupts.caught():
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupts.count == 1
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_the_machine() -> None:

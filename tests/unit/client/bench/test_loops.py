@@ -173,6 +173,16 @@ def test_a_number_of_requests() -> None:
     assert measured.sum() == 7
 
 
+def test_the_last_request_ends_an_open_loop() -> None:
+    """Nobody waits until the next one would be due."""
+
+    async def run() -> float:
+        await Rig(Server()).open(every(10), Gate(0, None, 2))
+        return asyncio.get_running_loop().time()
+
+    assert run_virtually(run()) == pytest.approx(10 + SERVICE_S, abs=1e-6)
+
+
 def test_callers_take_sources_in_turn() -> None:
     """Each request carries what its source puts behind it."""
 
