@@ -7,6 +7,7 @@
     │   └── TooLargeError       over a configured limit: RESOURCE_EXHAUSTED
     ├── OverloadedError         try later: UNAVAILABLE (or as configured), with retry push-back
     ├── UnavailableError        not ready, or shutting down: UNAVAILABLE
+    │   └── RetiredError        another version serves now: the front door looks again
     ├── ExpiredError            the deadline passed before the work started: DEADLINE_EXCEEDED
     ├── QueueTimeoutError       it waited longer than the queue policy lets: UNAVAILABLE
     ├── SupersededError         a fresher request of its source took its place: ABORTED
@@ -48,6 +49,10 @@ class OverloadedError(HeadraceError):
 
 class UnavailableError(HeadraceError):
     """The model or the server is not ready, or is shutting down."""
+
+
+class RetiredError(UnavailableError):
+    """This version takes no more requests; whoever asked looks again for the one that does."""
 
 
 class ExpiredError(HeadraceError):

@@ -12,8 +12,10 @@ from typing import Protocol
 
 from headrace.engines.base import Layout, Shape
 from headrace.engines.model_spec import ModelSpec
+from headrace.errors import HeadraceError
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request
+from headrace.slots.blocks import BlockPool
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
 
@@ -25,6 +27,7 @@ class Link(Protocol):
 
         Raises:
             HeadraceError: The request was refused.
+            RetiredError: Another version may serve it; nothing was counted.
         """
 
     def cancel(self, request: Request) -> None:
@@ -53,6 +56,25 @@ class Link(Protocol):
 
     def close(self) -> None:
         """Refuse new requests and end those that never reached the device."""
+
+
+class LineLink(Protocol):
+    """How models come and go on the engine side while it works; any thread may call it."""
+
+    def add_line(self, line: Line, blocks: BlockPool) -> None:
+        """Serve a line from now on, and take over the free blocks that it was warmed up with."""
+
+    def retire_line(self, line: Line) -> None:
+        """From now on raise RetiredError for every request of a line; what is in is served."""
+
+    def is_done_with(self, line: Line) -> bool:
+        """Whether every request that came for a line has been told how it ended."""
+
+    def drop_waiting(self, line: Line, error: HeadraceError) -> None:
+        """End what waits for a line with `error`, answered on the caller's thread."""
+
+    def remove_line(self, line: Line) -> None:
+        """Forget a line that is done with, so that its slots can be closed."""
 
 
 class Served(Protocol):

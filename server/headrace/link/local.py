@@ -11,9 +11,11 @@ from __future__ import annotations
 import logging
 import threading
 
-from headrace.errors import DeviceError
+from headrace.errors import DeviceError, HeadraceError
+from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request
 from headrace.scheduling.scheduler import Scheduler
+from headrace.slots.blocks import BlockPool
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +75,31 @@ class LocalLink:
     def due_at(self) -> float:
         """When something in flight is likely to be done, in clock seconds."""
         return self._scheduler.poller.due_at
+
+    def add_line(self, line: Line, blocks: BlockPool) -> None:
+        """Serve a line from now on, and take over the free blocks that it was warmed up with."""
+        with self._lock:
+            self._scheduler.add_line(line, blocks)
+
+    def retire_line(self, line: Line) -> None:
+        """From now on refuse every request of a line with a RetiredError."""
+        with self._lock:
+            line.retire()
+
+    def is_done_with(self, line: Line) -> bool:
+        """Whether every request that came for a line has been told how it ended."""
+        with self._lock:
+            return self._scheduler.is_done_with(line)
+
+    def drop_waiting(self, line: Line, error: HeadraceError) -> None:
+        """End what waits for a line; calls are answered on the caller's thread."""
+        with self._lock:
+            self._scheduler.drop_waiting(line, error)
+
+    def remove_line(self, line: Line) -> None:
+        """Forget a line that is done with."""
+        with self._lock:
+            self._scheduler.remove_line(line)
 
     def refuse_new(self) -> None:
         """From now on refuse every request; what is in is served."""

@@ -18,6 +18,7 @@ from headrace.errors import (
     HeadraceError,
     OverloadedError,
     RequestError,
+    RetiredError,
     TooLargeError,
     UnavailableError,
 )
@@ -32,6 +33,7 @@ from headrace_proto.wire import WireError, split_request
 
 log = logging.getLogger(__name__)
 
+MAX_LOOKS = 3  # one more than it takes: a request is on its way in for some microseconds
 UNREAD = OverloadedError("clients do not read their replies; try later")
 
 
@@ -76,6 +78,7 @@ class InferService:
         received_at: float,
         deadline: float | None,
         in_stream: bool = False,
+        num_looks: int = 1,
     ) -> Request | None:
         """Check a message and hand it over; the call is answered now or later, once.
 
@@ -85,16 +88,14 @@ class InferService:
             received_at: Clock seconds when the message was there.
             deadline: Clock seconds, None for none.
             in_stream: The reply goes out as a ModelStreamInferResponse.
+            num_looks: How often the model has been looked up, this time included.
 
         Returns:
             The request, for a later `Link.cancel`; None when it was refused at once.
         """
         try:
             if len(message) > self._max_request_bytes:
-                raise TooLargeError(
-                    f"Received message larger than max ({len(message)} vs. "
-                    f"{self._max_request_bytes}); the operator can raise --grpc-max-request-bytes"
-                )
+                raise self._too_large(message)
             parts = split_request(message)
             prepared, tensors = self._preparer.prepare(parts.head, parts.raw)
             now = self._clock()
@@ -113,19 +114,47 @@ class InferService:
                 request.priority, request.timeout_s, source = prepared.wishes
                 request.source = source or source_of(call.metadata())
             self._link.submit(request, now)
-        except WireError as error:
-            self.refuse(call, RequestError(f"the message is not a ModelInferRequest: {error}"))
-            return None
         except Exception as error:  # noqa: BLE001 -- every message gets an answer
-            self.refuse(call, error)
-            return None
+            how = (received_at, deadline, in_stream, num_looks)
+            return self._failed(error, message, call, how)
         return request
+
+    def _too_large(self, message: bytes) -> TooLargeError:
+        return TooLargeError(
+            f"Received message larger than max ({len(message)} vs. {self._max_request_bytes}); the "
+            "operator can raise --grpc-max-request-bytes"
+        )
 
     def refuse(self, call: Call, error: Exception) -> None:
         """End a call with the status of an error; a bug is logged."""
         if not isinstance(error, HeadraceError):
             log.error("a request failed because of a bug", exc_info=error)
         call.fail(status_of(error, self._overload))
+
+    def _failed(
+        self,
+        error: Exception,
+        message: bytes,
+        call: Call,
+        how: tuple[float, float | None, bool, int],
+    ) -> Request | None:
+        """End a call that could not be handed over, or look up anew which version serves it."""
+        if isinstance(error, RetiredError):
+            self._preparer.forget()
+            received_at, deadline, in_stream, num_looks = how
+            if num_looks < MAX_LOOKS:
+                return self.accept(
+                    message,
+                    call,
+                    received_at=received_at,
+                    deadline=deadline,
+                    in_stream=in_stream,
+                    num_looks=num_looks + 1,
+                )
+        if isinstance(error, WireError):
+            error = RequestError(f"the message is not a ModelInferRequest: {error}")
+        self.refuse(call, error)
+        return None
 
     def _on_end(
         self, request: Request, outputs: Sequence[Output] | None, error: Exception | None

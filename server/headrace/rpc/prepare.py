@@ -149,7 +149,7 @@ class Preparer:
 
     def _keep(self, head: bytes, prepared: Prepared) -> None:
         if len(self._kept) >= MAX_HEADS:
-            del self._kept[next(iter(self._kept))]
+            self._kept.pop(next(iter(self._kept), head), None)  # another thread may have cleared it
         self._kept[head] = prepared
 
     def _check_counts(self, request: pb.ModelInferRequest) -> None:

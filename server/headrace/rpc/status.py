@@ -19,6 +19,7 @@ from headrace.errors import (
     OverloadedError,
     QueueTimeoutError,
     RequestError,
+    RetiredError,
     SupersededError,
     TooLargeError,
     UnavailableError,
@@ -34,6 +35,7 @@ STATUS: dict[type[HeadraceError], StatusCode] = {
     TooLargeError: StatusCode.RESOURCE_EXHAUSTED,
     OverloadedError: StatusCode.UNAVAILABLE,  # as Triton; the operator may choose otherwise
     UnavailableError: StatusCode.UNAVAILABLE,
+    RetiredError: StatusCode.UNAVAILABLE,
     ExpiredError: StatusCode.DEADLINE_EXCEEDED,
     QueueTimeoutError: StatusCode.UNAVAILABLE,  # as Triton
     SupersededError: StatusCode.ABORTED,

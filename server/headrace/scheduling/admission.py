@@ -19,6 +19,7 @@ from headrace.errors import (
     DeviceError,
     ExpiredError,
     OverloadedError,
+    RetiredError,
     TooLargeError,
     UnavailableError,
 )
@@ -51,6 +52,7 @@ class Admission:
 
         Raises:
             UnavailableError: The server is shutting down, or no slot of the model works.
+            RetiredError: The line takes nothing more.
             ExpiredError: Its deadline has passed.
             OverloadedError: The queue, or what may wait for a block, is full.
             TooLargeError: It can never fit into the staging memory.
@@ -105,6 +107,10 @@ class Admission:
                 return
         self._waiting.remove(request)
         self._forget(request)
+
+    def has_dropped(self, line: Line) -> bool:
+        """Whether a request of a line has still to be told that it waited in vain."""
+        return any(entry.request.line is line for entry in self.dropped)
 
     def take(self, line: Line) -> list[Request]:
         """Take out every request of a line that waits for a block."""
@@ -209,5 +215,7 @@ def _too_large(size_bytes: int) -> TooLargeError:
 
 
 def _check_ready(line: Line) -> None:
+    if line.is_retired:
+        raise RetiredError(f"this version of {line.model} has been unloaded")
     if not line.pool.is_ready:
         raise UnavailableError(f"{line.model} is not at ready state: its slots have failed")

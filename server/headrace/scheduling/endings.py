@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from headrace.errors import AbandonedError
 from headrace.scheduling.batcher import Drop
+from headrace.scheduling.line import Line
 from headrace.scheduling.ordering import Reply
 from headrace.scheduling.request import Request
 from headrace.slots.batch import Output
@@ -41,6 +42,10 @@ class Endings:
         else:
             replies = request.line.ordering.reply(request, outputs)
             self.noted.extend((*reply, None) for reply in replies)
+
+    def has_noted(self, line: Line) -> bool:
+        """Whether a request of a line has still to be told how it ended."""
+        return any(request.line is line for request, _, _ in self.noted)
 
     def flush(self) -> None:
         """Tell everything that was noted."""

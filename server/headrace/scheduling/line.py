@@ -23,6 +23,7 @@ class Line:
         num_waiting: How many wait for a block; the batcher holds the rest.
         capacity: What batches take, by their rows; kept up to date where there is a policy.
         ordering: Of replies; None where each leaves as soon as it is there.
+        is_retired: It takes nothing more; what is in is served.
         burst_size: Where so many wait, the next that comes lets free lanes be filled first, though
             the turn is not over; by default a full queue.
     """
@@ -36,6 +37,7 @@ class Line:
     capacity: Capacity = field(default_factory=Capacity)
     ordering: Ordering | None = None
     burst_size: int = 0
+    is_retired: bool = False
     has_policy: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,6 +49,17 @@ class Line:
     def length(self) -> int:
         """How many requests wait."""
         return len(self.batcher) + self.num_waiting
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request waits, is in flight, or its reply is held back."""
+        is_queued = self.length or self.batcher.dropped or (self.ordering and len(self.ordering))
+        return bool(is_queued) or any(slot.in_flight for slot in self.pool.slots)
+
+    def retire(self) -> None:
+        """Take nothing more: the queue counts as full, so that others pay for no question."""
+        self.is_retired = True
+        self.max_queue_size = 0
 
     def account(self, batch: Batch[Request], timing: Timing) -> None:
         """Learn from a batch that ran; who is answered first stands for it in statistics."""

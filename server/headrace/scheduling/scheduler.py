@@ -69,9 +69,27 @@ class Scheduler:
         """The error that killed the device, None while it works."""
         return self.poller.sticky
 
-    def add_line(self, line: Line) -> None:
-        """Serve a model's line from now on."""
+    def add_line(self, line: Line, blocks: BlockPool | None = None) -> None:
+        """Serve a model's line from now on, with the free blocks that it was warmed up with."""
+        if blocks is not None:
+            self._blocks.adopt(blocks)
         self._lines.append(line)
+
+    def is_done_with(self, line: Line) -> bool:
+        """Whether every request that came for a line has been told how it ended."""
+        admission, endings = self._admission, self._endings
+        return not (line.has_work or admission.has_dropped(line) or endings.has_noted(line))
+
+    def drop_waiting(self, line: Line, error: HeadraceError) -> None:
+        """End what waits for a line with `error`; what is in flight is served."""
+        for request in (*self._admission.take(line), *line.batcher.clear()):
+            self._endings.end(request, None, error)
+        self._active.pop(line, None)
+
+    def remove_line(self, line: Line) -> None:
+        """Forget a line that nothing is left of."""
+        assert self.is_done_with(line), f"{line.model} is removed before it is done"
+        self._lines.remove(line)
 
     def submit(self, request: Request, now: float) -> None:
         """Admit a request; from here on it ends exactly once.
@@ -269,9 +287,7 @@ class Scheduler:
     def _fail_line(self, line: Line) -> None:
         """No slot of this model works any more: nothing that waits for it can be served."""
         error = UnavailableError(f"{line.model} is not at ready state: its slots have failed")
-        for request in (*self._admission.take(line), *line.batcher.clear()):
-            self._endings.end(request, None, error)
-        self._active.pop(line, None)
+        self.drop_waiting(line, error)
 
     def _rotate(self, line: Line) -> None:
         """Let the other lines go first in the next step."""

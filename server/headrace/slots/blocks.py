@@ -131,6 +131,18 @@ class BlockPool:
         while len(free) < count and self.allocated_bytes + size <= self._budget_bytes:
             free.append(self._new(size))
 
+    def adopt(self, other: BlockPool) -> None:
+        """Take over free blocks of another pool of this device, to have as many of each size.
+
+        What is not needed or does not fit stays there. Never slow: nothing is allocated or freed.
+        """
+        for size, theirs in other._free.items():
+            ours, wanted = self._free.setdefault(size, []), len(theirs)
+            while len(ours) < wanted and self.allocated_bytes + size <= self._budget_bytes:
+                other.allocated_bytes -= size
+                self.allocated_bytes += size
+                ours.append(theirs.pop())
+
     def trim(self, size_bytes: int, keep: int) -> None:
         """Give up free blocks for requests of this size, but for so many."""
         free = self._free.get(size_class(size_bytes), [])

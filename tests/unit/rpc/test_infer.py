@@ -17,6 +17,7 @@ from headrace.errors import (
     HeadraceError,
     OverloadedError,
     RequestError,
+    RetiredError,
     UnavailableError,
 )
 from headrace.model import ServedModel
@@ -288,6 +289,33 @@ def test_when_the_newest_version_fails_an_older_one_takes_over(error: HeadraceEr
         slot.move_to(SlotState.FAULTED)
     link.requests.pop().end(None, error)
     assert answered_by() == 1
+
+
+def test_a_version_that_was_replaced_on_the_way_in_is_looked_up_again() -> None:
+    """The caller sees nothing of it: the request is handed to the version that serves now."""
+    old, new = (served("x FP32[?,2]", "y FP32[?,2]", version=number) for number in (1, 2))
+    catalog = catalog_of(old)
+
+    class Swapping(HandLink):
+        def submit(self, request: Request, now: float) -> None:
+            if request.line is old.line:
+                catalog.add(new)  # between the look-up and the hand-over
+                raise RetiredError("gone")
+            super().submit(request, now)
+
+    link, call = Swapping(), Recorder()
+    service = InferService(catalog, link, Limits(), clock=lambda: 0.0, max_request_bytes=200)
+    request = service.accept(right(), call, received_at=0.0, deadline=None)
+    assert request is not None
+    assert (request.line, call.statuses) == (new.line, [])
+
+
+def test_it_is_not_looked_up_for_ever(rig: Rig) -> None:
+    """Were a retired version still in the catalog, the caller would be told."""
+    rig.link.refusal = RetiredError("this version of m has been unloaded")
+    (status,) = rig.ask().statuses
+    assert status.code is Code.UNAVAILABLE
+    assert rig.counts == (0, {})
 
 
 def too_few(rig: Rig) -> Recorder:

@@ -139,3 +139,47 @@ def test_free_blocks_can_be_given_up() -> None:
     pool.release(leased)
     pool.close()
     assert device.leaks() == []
+
+
+def warmed(device: SimDevice, sizes: dict[int, int], budget_bytes: int = 1 << 20) -> BlockPool:
+    """A pool with so many free blocks of each size."""
+    pool = BlockPool(device, budget_bytes)
+    for size, count in sizes.items():
+        pool.reserve(size, count)
+    return pool
+
+
+def test_free_blocks_of_another_pool_are_taken_over() -> None:
+    """A model was warmed up beside the others; its requests find its blocks."""
+    device = SimDevice()
+    pool, other = BlockPool(device, 1 << 20), warmed(device, {4096: 1, 8192: 3})
+    pool.adopt(other)
+    blocks = [pool.lease(8192) for _ in range(3)]
+    assert (pool.allocated_bytes, other.allocated_bytes) == (4096 + 3 * 8192, 0)
+    other.close()
+    for block in blocks:
+        assert block is not None
+        pool.release(block)
+    pool.close()
+    assert device.leaks() == []
+
+
+def test_no_more_is_taken_over_than_one_model_needs() -> None:
+    """A hundred reloads leave as many blocks as one; what is not taken goes with the other pool."""
+    device = SimDevice()
+    pool = BlockPool(device, 1 << 20)
+    for _ in range(100):
+        other = warmed(device, {8192: 3})
+        pool.adopt(other)
+        other.close()
+    assert pool.allocated_bytes == 3 * 8192
+    pool.close()
+    assert device.leaks() == []
+
+
+def test_the_budget_holds_for_what_is_taken_over() -> None:
+    """What does not fit stays where it was."""
+    device = SimDevice()
+    pool, other = BlockPool(device, 2 * 8192), warmed(device, {8192: 5})
+    pool.adopt(other)
+    assert (pool.allocated_bytes, other.allocated_bytes) == (2 * 8192, 3 * 8192)
