@@ -6,6 +6,8 @@ Rules
   purpose: a loop's own timers are too coarse (epoll counts milliseconds). Each sleep is short, the
   loop gets its turn after it, and none is taken right after requests came in.
 - A longer wait is left to the loop, which requests wake.
+- A batch that waits for company is looked at in time: by such sleeps too, unless the device tells
+  when it has done something and is at work, so that a step comes anyway.
 """
 
 from __future__ import annotations
@@ -62,8 +64,10 @@ class LoopDriver:
             self._sweep_later()
         elif not self._link.is_idle:
             look = self._link.next_look(now)
-            if look is not None:
+            if look is not None and self._link.is_polling:  # what is done will wake us
                 self._look_later(now, look)
+            elif look is not None:
+                self._rest_until(now, look)
 
     def wake_threadsafe(self) -> None:
         """Ask for a step from another thread; many calls before the step make one."""
@@ -89,10 +93,16 @@ class LoopDriver:
 
     def _sweep_later(self) -> None:
         now = self._clock()
-        look = self._sweep_at = self._pace.next_look(now, self._link.due_at)
+        look = self._pace.next_look(now, self._link.due_at)
+        if look > now:  # of requests that wait: a deadline, or a batch that should be closed
+            waiting = self._link.next_look(now)
+            look = look if waiting is None else min(look, waiting)
+        self._rest_until(now, look)
+
+    def _rest_until(self, now: float, look: float) -> None:
+        self._sweep_at = look
         if look - now >= COARSE_S:
-            deadline = self._link.next_look(now)  # of a request that waits
-            self._look_later(now, min(look - COARSE_ERROR_S, inf if deadline is None else deadline))
+            self._look_later(now, look - COARSE_ERROR_S)
         else:
             self._schedule()
 

@@ -177,25 +177,34 @@ class NativeFront:
         if self._link.step(now):
             return 0
         if self._is_polled and self._link.is_polling:
-            return 0 if has_news else self._rest()
+            return 0 if has_news else self._sweep_later()
         if self._link.is_idle:
             return None
         look = self._link.next_look(now)
-        return None if look is None else max(1, math.ceil((look - now) * 1000))
+        if look is None:
+            return None
+        if self._link.is_polling:  # what is done makes its launcher step
+            return max(1, math.ceil((look - now) * 1000))
+        return self._rest(now, look)
 
-    def _rest(self) -> int:
-        """Sleep until the next sweep, or return the milliseconds that calls may be waited for."""
-        began_at = self._clock()
-        rest_s = self._pace.next_look(began_at, self._link.due_at) - began_at
+    def _sweep_later(self) -> int:
+        """Rest until the next sweep; return as `_rest`."""
+        now = self._clock()
+        look = self._pace.next_look(now, self._link.due_at)
+        if look > now:  # of requests that wait: a deadline, or a batch that should be closed
+            waiting = self._link.next_look(now)
+            look = look if waiting is None else min(look, waiting)
+        return self._rest(now, look)
+
+    def _rest(self, now: float, look: float) -> int:
+        """Sleep until it is time, or return the milliseconds that calls may be waited for."""
+        rest_s = look - now
         if rest_s >= COARSE_S:
-            deadline = self._link.next_look(began_at)  # of a request that waits
-            if deadline is not None:
-                rest_s = min(rest_s, deadline - began_at + COARSE_ERROR_S)
-            return max(0, int((rest_s - COARSE_ERROR_S) * 1000))
+            return int((rest_s - COARSE_ERROR_S) * 1000)
         if rest_s > 0:
             nap_s = min(rest_s, LONGEST_NAP_S)
             time.sleep(nap_s)
-            self._pace.woke(nap_s, self._clock() - began_at)
+            self._pace.woke(nap_s, self._clock() - now)
         return 0
 
     def _accept(self, call_id: int, message: bytes, now: float, details: Details) -> None:
