@@ -88,7 +88,7 @@ class Kind:
         return layout
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Binding:
     """One layout tied to addresses, prepared once and enqueued many times.
 

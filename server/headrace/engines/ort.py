@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from headrace.device.base import Device, Stream
 from headrace.engines.base import Binding, Layout, Shape, Signature, TensorSpec
@@ -170,6 +171,7 @@ class OrtContext:
         self._where = ("cpu", 0) if device is None else ("cuda", device.index)
         # None on the CPU: the runtime's wrapper looks into given options at every run, for 2 us.
         self._run_options = None if device is None else gpu_run_options(opened)
+        self._bindings: WeakSet[Binding] = WeakSet()
 
     def bind(
         self, layout: Layout, input_ptrs: Sequence[int], output_ptrs: Sequence[int]
@@ -179,6 +181,7 @@ class OrtContext:
         if opened is None:
             raise EngineError("the execution context is closed")
         binding = Binding(layout, tuple(input_ptrs), tuple(output_ptrs))
+        self._bindings.add(binding)
         if layout.output_shapes is None:
             binding.prepared = FeedRun(opened.session, self._signature, binding)
             return binding
@@ -217,8 +220,10 @@ class OrtContext:
             raise EngineError(f"ONNX Runtime failed: {first_line(error)}") from error
 
     def close(self) -> None:
-        """Drop the session."""
+        """Drop the session, also from bindings that blocks still keep."""
         self._opened = None
+        for binding in self._bindings:
+            binding.prepared = None
 
 
 def open_signature(path: Path) -> Signature:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -316,3 +317,25 @@ def test_closed_is_closed(tmp_path: Path) -> None:
         rig.context.bind(layout, [0, 0], [0, 0])
     with pytest.raises(EngineError, match=r"model\.onnx is closed"):
         rig.engine.open_context(rig.stream)
+
+
+@pytest.mark.parametrize("built", [onnx_models.two(), grows()], ids=["bound", "fed"])
+def test_the_model_goes_though_blocks_keep_its_bindings(
+    built: onnx.ModelProto, tmp_path: Path
+) -> None:
+    """Staging blocks outlive a model that is unloaded; its weights must not live on in them."""
+    rig = OrtRig(saved(built, tmp_path))
+    shapes = [tuple(dim or 1 for dim in spec.shape) for spec in rig.engine.signature.inputs]
+    dtypes = [DTYPES[spec.datatype][1] for spec in rig.engine.signature.inputs]
+    layout = rig.layout(*map(np.zeros, shapes, dtypes))
+    block = rig.device.alloc_host(max(layout.size_bytes, 1))
+    places = [block.ptr] * len(shapes), [block.ptr] * len(rig.engine.signature.outputs)
+    kept = rig.context.bind(layout, *places)
+    opened = rig.context._opened
+    assert opened is not None
+    session = weakref.ref(opened.session)
+    del opened
+    block.close()
+    rig.close()
+    assert session() is None
+    assert kept.prepared is None
