@@ -1,8 +1,9 @@
 """What a request did, as events of the trace format that Perfetto and Chrome read: pure.
 
 A model is a process of the trace; each lane of its slots is a thread of that process, with what the
-device did for the requests that were sampled. A request is a row of its own, with all its stages.
-Between `queue` and `h2d` the request is on its stream, behind the slot's other lane.
+device did for the batches that requests of the sample were in: once for each batch, however many of
+them there are. A request is a row of its own, with all its stages. Between `queue` and `h2d` the
+request is on its stream, behind the slot's other lane.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Record(NamedTuple):
     d2h_s: float
     ended_at: float  # seen to be done
     replied_at: float
+    batch_rows: int = 0  # of all that ran together; 0 where it is the request's own
 
 
 def record_of(request: Request, timing: Placed, number: int, replied_at: float) -> Record:
@@ -59,6 +61,7 @@ def record_of(request: Request, timing: Placed, number: int, replied_at: float) 
         timing.d2h_s,
         timing.ended_at,
         replied_at,
+        request.batch_rows,
     )
 
 
@@ -67,7 +70,7 @@ class Tracks:
 
     def __init__(self) -> None:
         self._models: dict[str, int] = {}
-        self._lanes: set[tuple[int, int]] = set()
+        self._lanes: dict[tuple[int, int], float] = {}  # when the last batch shown left its queue
 
     def events(self, record: Record, zero: float) -> Iterator[Event]:
         """Yield the events of a request, those that name its tracks first.
@@ -82,20 +85,13 @@ class Tracks:
             yield _name("process_name", pid, 0, record.model)
         tid = record.slot * LANES + record.lane + 1
         if (pid, tid) not in self._lanes:
-            self._lanes.add((pid, tid))
             yield _name("thread_name", pid, tid, f"slot {record.slot} lane {record.lane}")
+        if self._lanes.get((pid, tid)) != record.started_at:  # else it ran with one before it
+            self._lanes[pid, tid] = record.started_at
+            yield from _batch(record, zero, pid, tid)
         args = {"request": record.number, "rows": record.rows}
-        for name, start, end in _on_device(record):
-            yield {
-                "name": name,
-                "cat": LANE,
-                "ph": "X",
-                "pid": pid,
-                "tid": tid,
-                "ts": _us(start - zero),
-                "dur": round(_us(end - zero) - _us(start - zero), 3),
-                "args": args,
-            }
+        if record.batch_rows > record.rows:
+            args["batch_rows"] = record.batch_rows
         about = {"cat": REQUEST, "pid": pid, "tid": tid, "id": str(record.number)}
         begin, end = _us(record.received_at - zero), _us(record.replied_at - zero)
         yield {"name": REQUEST, "ph": "b", "ts": begin, "args": args, **about}
@@ -103,6 +99,22 @@ class Tracks:
             yield {"name": name, "ph": "b", "ts": _us(start - zero), **about}
             yield {"name": name, "ph": "e", "ts": _us(end_of_stage - zero), **about}
         yield {"name": REQUEST, "ph": "e", "ts": end, **about}
+
+
+def _batch(record: Record, zero: float, pid: int, tid: int) -> Iterator[Event]:
+    """Yield what a lane did; its first request of the sample stands for the batch."""
+    args = {"request": record.number, "rows": max(record.rows, record.batch_rows)}
+    for name, start, end in _on_device(record):
+        yield {
+            "name": name,
+            "cat": LANE,
+            "ph": "X",
+            "pid": pid,
+            "tid": tid,
+            "ts": _us(start - zero),
+            "dur": round(_us(end - zero) - _us(start - zero), 3),
+            "args": args,
+        }
 
 
 def _stages(record: Record) -> Iterator[tuple[str, float, float]]:

@@ -79,6 +79,24 @@ def test_tracks_are_named_once() -> None:
     assert events[2]["args"] == {"request": 0, "rows": 4}
 
 
+def test_what_ran_together_is_drawn_once_on_its_lane() -> None:
+    """The next batch of the lane is another one; each request has all its stages."""
+    tracks = Tracks()
+    first = Record(0, "m version 1", 0, 0, 2, 0, 0, 0, 1, 1, nan, 1.0, nan, 2, 3, batch_rows=5)
+    second = first._replace(number=1, rows=3)
+    later = first._replace(number=2, started_at=2, begun_at=2, ended_at=3, batch_rows=2)
+    events = [each for record in (first, second, later) for each in tracks.events(record, 0.0)]
+    lane = [(each["ts"], each["args"]) for each in events if each["ph"] == "X"]
+    assert lane == [(1e6, {"request": 0, "rows": 5}), (2e6, {"request": 2, "rows": 2})]
+    rows = [each["args"] for each in events if each["name"] == "request" and each["ph"] == "b"]
+    assert rows == [
+        {"request": 0, "rows": 2, "batch_rows": 5},
+        {"request": 1, "rows": 3, "batch_rows": 5},
+        {"request": 2, "rows": 2},
+    ]
+    assert all("execute" in request for request in requests_of(events).values())
+
+
 def test_the_sum_of_a_trace() -> None:
     """Two slots: the copy of the second lies half under the compute of the first."""
     tracks = Tracks()
