@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.catalog import ModelCatalog
+from headrace.catalog import (
+    LOADING,
+    MAX_ABSENT,
+    UNAVAILABLE,
+    UNLOADED,
+    UNLOADING,
+    Absent,
+    ModelCatalog,
+)
 from headrace.errors import NotFoundError, RequestError, UnavailableError
 from headrace.model import ServedModel
 from headrace.slots.state import SlotState
@@ -123,3 +131,80 @@ def test_every_change_is_a_new_generation() -> None:
     catalog.add_failed("other", 1, "why")
     seen.add(catalog.generation)
     assert len(seen) == 3
+
+
+def test_versions_are_swapped_all_at_once() -> None:
+    """What is no longer served is given back; what stays is not touched."""
+    old, kept, new = model(version=1), model(version=2), model(version=3)
+    catalog = catalog_of(old, kept, model("other"))
+    seen = catalog.generation
+    assert catalog.serve("m", [kept, new]) == [old]
+    assert catalog.generation > seen
+    assert sorted(catalog.versions("m")) == [2, 3]
+    assert [each.spec.name for each in catalog.models()] == ["m", "m", "other"]
+
+
+def test_a_version_can_be_replaced_by_itself() -> None:
+    """The file was written anew: same number, another model."""
+    old, new = model(), model()
+    catalog = catalog_of(old)
+    assert catalog.serve("m", [new]) == [old]
+    assert catalog.find("m", "1") is new
+    assert catalog.serve("m", [new]) == []
+
+
+def test_who_iterates_while_versions_are_swapped_sees_one_state() -> None:
+    """Readers on other threads never see half of a swap, and never an error."""
+    catalog = catalog_of(model(version=1), model(version=2))
+    models = catalog.models()
+    first = next(models)
+    catalog.serve("m", [])
+    assert [first.spec.version, *(each.spec.version for each in models)] == [1, 2]
+
+
+def test_a_model_that_was_unloaded_is_not_there_and_keeps_nobody_from_being_ready() -> None:
+    """NOT_FOUND as Triton says it, and UNLOADING before."""
+    catalog = catalog_of(model("other"), model())
+    catalog.serve("m", [])
+    for absent in (Absent(UNLOADING, "", is_fault=False), Absent(UNAVAILABLE, UNLOADED, False)):
+        catalog.mark("m", 1, absent)
+        with pytest.raises(NotFoundError, match="'m' has no available versions"):
+            catalog.find("m", "")
+        assert catalog.is_ready
+        assert (catalog.index()[0].state, catalog.index()[0].reason) == absent[:2]
+    assert catalog.failures == {}
+
+
+def test_a_model_that_is_loading_is_not_ready() -> None:
+    """Neither is a strict server, as Triton's; one that has it already is."""
+    catalog = ModelCatalog()
+    catalog.mark("m", 1, Absent(LOADING, "", is_fault=True))
+    with pytest.raises(UnavailableError, match="is not at ready state"):
+        catalog.find("m", "")
+    assert not catalog.is_ready
+    catalog.serve("m", [model()])
+    assert catalog.is_ready
+    catalog.mark("m", 1, Absent(LOADING, "", is_fault=False))
+    assert catalog.is_ready
+    assert [entry.state for entry in catalog.index()] == ["READY"]
+
+
+def test_what_failed_is_forgotten_when_it_is_served_or_told_to_be() -> None:
+    """By a later load of it, or by an unload."""
+    catalog = ModelCatalog()
+    catalog.add_failed("m", 0, "no such file")
+    catalog.add_failed("m", 2, "broken")
+    catalog.serve("m", [model()])
+    assert catalog.failures == {("m", 2): "broken"}
+    catalog.forget("m")
+    assert catalog.failures == {}
+
+
+def test_what_is_remembered_of_absent_versions_is_bounded() -> None:
+    """Clients may name as many models as they like."""
+    catalog = ModelCatalog()
+    for number in range(MAX_ABSENT + 5):
+        catalog.mark(f"m{number}", 1, Absent(UNAVAILABLE, UNLOADED, is_fault=False))
+    assert len(catalog.index()) == MAX_ABSENT
+    with pytest.raises(NotFoundError, match="is not found"):
+        catalog.find("m0", "")
