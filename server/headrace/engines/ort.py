@@ -78,6 +78,7 @@ class OrtEngine:
         self._is_open = True
         self._has_warned = False
         self._shared: OpenSession | None = None  # of all slots, on the CPU
+        self._bindings: WeakSet[Binding] = WeakSet()  # to it: blocks keep them for any slot
         opened = self._open(None)
         if self.is_blocking:
             self._shared = opened
@@ -137,7 +138,7 @@ class OrtEngine:
         if not self._is_open:
             raise EngineError(f"{self._path.name} is closed")
         if self._shared is not None:
-            return OrtContext(self._shared, self.signature)
+            return OrtContext(self._shared, self.signature, bindings=self._bindings)
         opened = self._open(stream)
         if not opened.stays_on_gpu and not self._has_warned:
             self._has_warned = True
@@ -149,9 +150,11 @@ class OrtEngine:
         return OrtContext(opened, self.signature, self._device, stream)
 
     def close(self) -> None:
-        """Drop the session; it goes with its last context."""
+        """Drop the session, also from bindings that blocks keep; it goes with its last context."""
         self._is_open = False
         self._shared = None
+        for binding in self._bindings:
+            binding.prepared = None
 
 
 class OrtContext:
@@ -163,15 +166,17 @@ class OrtContext:
         signature: Signature,
         device: Device | None = None,
         stream: Stream | None = None,
+        *,
+        bindings: WeakSet[Binding] | None = None,
     ) -> None:
-        """Keep a session; with a GPU, on which stream it runs there."""
+        """Keep a session; with a GPU, on which stream it runs; else note bindings in `bindings`."""
         self._opened: OpenSession | None = opened
         self._signature = signature
         self._stream = stream
         self._where = ("cpu", 0) if device is None else ("cuda", device.index)
         # None on the CPU: the runtime's wrapper looks into given options at every run, for 2 us.
         self._run_options = None if device is None else gpu_run_options(opened)
-        self._bindings: WeakSet[Binding] = WeakSet()
+        self._bindings = bindings
 
     def bind(
         self, layout: Layout, input_ptrs: Sequence[int], output_ptrs: Sequence[int]
@@ -181,7 +186,8 @@ class OrtContext:
         if opened is None:
             raise EngineError("the execution context is closed")
         binding = Binding(layout, tuple(input_ptrs), tuple(output_ptrs))
-        self._bindings.add(binding)
+        if self._bindings is not None:
+            self._bindings.add(binding)
         if layout.output_shapes is None:
             binding.prepared = FeedRun(opened.session, self._signature, binding)
             return binding
@@ -220,10 +226,8 @@ class OrtContext:
             raise EngineError(f"ONNX Runtime failed: {first_line(error)}") from error
 
     def close(self) -> None:
-        """Drop the session, also from bindings that blocks still keep."""
+        """Drop the session."""
         self._opened = None
-        for binding in self._bindings:
-            binding.prepared = None
 
 
 def open_signature(path: Path) -> Signature:

@@ -319,6 +319,22 @@ def test_closed_is_closed(tmp_path: Path) -> None:
         rig.engine.open_context(rig.stream)
 
 
+def test_a_binding_outlives_the_context_that_made_it(tmp_path: Path) -> None:
+    """Blocks keep it for whichever slot of the engine takes them next."""
+    rig = OrtRig(saved(onnx_models.negative(), tmp_path))
+    layout = rig.layout(np.zeros(3, np.float32))
+    block = rig.device.alloc_host(layout.size_bytes)
+    block.view[: layout.inputs_end] = np.arange(3, dtype=np.float32).tobytes()
+    first = rig.engine.open_context(rig.stream)
+    places = [block.ptr + at for at in (layout.input_offsets[0], layout.output_offsets[0])]
+    binding = first.bind(layout, places[:1], places[1:])
+    first.close()
+    rig.context.enqueue(binding)
+    assert np.frombuffer(block.view[layout.outputs_start :], np.float32).tolist() == [0, -1, -2]
+    block.close()
+    rig.close()
+
+
 @pytest.mark.parametrize("built", [onnx_models.two(), grows()], ids=["bound", "fed"])
 def test_the_model_goes_though_blocks_keep_its_bindings(
     built: onnx.ModelProto, tmp_path: Path
