@@ -79,6 +79,25 @@ def test_every_batch_is_a_graph_from_the_first_request_on(name: str, tmp_path: P
         assert rig.model.config.optimization.cuda.graphs
 
 
+@pytest.mark.parametrize("name", ["mlp", "resnet50_fp16_u8"])
+def test_what_waits_runs_together(name: str, tmp_path: Path) -> None:
+    """Each batch is a graph, each answer its own, and the table of the load is kept up to date."""
+    from load.models import CATALOGUE, expected
+
+    with served(tmp_path, name, "max_batch_size: 8 dynamic_batching { }") as rig:
+        capacity, graphs = rig.model.line.capacity, rig.model.graphs
+        before = dict(capacity.table())
+        assert list(before) == [1, 2, 4, 8]
+        inputs = [CATALOGUE[name].sample(1 + seed % 3, seed=seed) for seed in range(40)]
+        asked = [rig.submit(x) for x in inputs]
+        rig.run()
+        for x, each in zip(inputs, asked, strict=True):
+            assert is_near(each.answer, expected(tmp_path, name, x))
+        assert graphs is not None
+        assert (graphs.num_hits < len(inputs) / 2, rig.misses) == (True, {})
+        assert dict(capacity.table())[8] != before[8]
+
+
 def test_a_model_can_do_without(tmp_path: Path) -> None:
     """Its configuration says so."""
     from load.models import CATALOGUE, expected
