@@ -25,6 +25,7 @@ from headrace_client.bench.level import ClosedLoop, Ended, Failed, Job, OpenLoop
 from headrace_client.bench.pipe import Pipe
 from headrace_client.bench.record import Record
 from headrace_client.bench.sender import Call, Sender
+from headrace_client.bench.wakeups import never_block_wakeups
 from headrace_proto.service import METHODS
 
 INFER = METHODS["ModelInfer"].path
@@ -53,6 +54,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve(connection: Connection, job: Job) -> None:
+    never_block_wakeups()
     pipe = Pipe(connection)
     channels = [open_channel(job, number) for number in range(job.num_connections)]
     try:
