@@ -20,6 +20,12 @@ def load_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def quick_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models that are loaded in a moment, for tests of what is in front of them."""
+    return write_repository(tmp_path_factory.mktemp("quick"), ["pair", "identity_uint8"])
+
+
+@pytest.fixture(scope="session")
 def servers() -> Iterator[ServerPool]:
     """Servers by their arguments, each started once."""
     with ServerPool() as pool:
