@@ -26,7 +26,7 @@ from headrace.loader import Loader, LoadOptions, load_all
 from headrace.memory import keep_large_blocks
 from headrace.metrics import Metrics
 from headrace.metrics_http import MetricsServer
-from headrace.observe import observe, observe_door
+from headrace.observe import observe, observe_door, observe_model
 from headrace.port import joined
 from headrace.rpc.admin import AdminService
 from headrace.rpc.health import HealthService
@@ -133,7 +133,9 @@ async def _open(
         link = LocalLink(scheduler)
         stack.callback(link.close)
         catalog.watch(lambda: scheduler.sticky is None and life.is_serving())
-        observe(metrics, catalog, scheduler, blocks, config)
+        observe(metrics, scheduler, blocks, config)
+        for model in catalog.models():
+            observe_model(metrics, model)
         stack.callback(metrics.close)
         http = _open_http(config, life, metrics, scheduler, catalog)
         if http is not None:

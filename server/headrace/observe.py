@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from headrace.catalog import ModelCatalog
 from headrace.config import ServerConfig
 from headrace.fronts import FrontDoor
 from headrace.metrics import Metrics
@@ -16,7 +15,6 @@ from headrace.slots.blocks import BlockPool
 
 def observe(
     metrics: Metrics,
-    catalog: ModelCatalog,
     scheduler: Scheduler,
     blocks: BlockPool,
     config: ServerConfig,
@@ -36,13 +34,20 @@ def observe(
     pool_bytes = min(config.pinned_memory_pool_bytes, config.max_bytes_in_flight)
     metrics.add_source("nv_pinned_memory_pool_total_bytes", lambda: pool_bytes)
     metrics.add_source("nv_pinned_memory_pool_used_bytes", lambda: blocks.leased_bytes)
-    for model in catalog.models():
-        line = model.line
-        labels = {"model": model.spec.name, "version": str(model.spec.version)}
-        for name in ("headrace_queue_length", "nv_inference_pending_request_count"):
-            metrics.add_source(name, partial(_length, line), **labels)
-        metrics.add_table("headrace_service_seconds", "rows", partial(_takes_s, line), **labels)
-        observe_resources(metrics, model, labels)
+
+
+def observe_model(metrics: Metrics, model: ServedModel) -> None:
+    """Show the queue of a model and what it takes, in place of another of its name and version.
+
+    Counters of requests go on where that one left off.
+    """
+    line = model.line
+    labels = {"model": model.spec.name, "version": str(model.spec.version)}
+    metrics.remove_sources(**labels)
+    for name in ("headrace_queue_length", "nv_inference_pending_request_count"):
+        metrics.add_source(name, partial(_length, line), **labels)
+    metrics.add_table("headrace_service_seconds", "rows", partial(_takes_s, line), **labels)
+    observe_resources(metrics, model, labels)
 
 
 def observe_door(metrics: Metrics, door: FrontDoor) -> None:

@@ -60,11 +60,16 @@ class Metrics(Collector):
 
     def remove_model(self, name: str, version: str) -> None:
         """Forget a model version and every source labelled with it; unknown ones are no error."""
-        labels = {("model", name), ("version", version)}
+        self.remove_sources(model=name, version=version)
         with self._lock:
             self._models.pop((name, version), None)
+
+    def remove_sources(self, **labels: str) -> None:
+        """Forget every source with these labels, whatever others it has."""
+        wanted = set(labels.items())
+        with self._lock:
             for readers in self._sources.values():
-                for key in [key for key in readers if labels <= set(key)]:
+                for key in [key for key in readers if wanted <= set(key)]:
                     del readers[key]
 
     def add_source(self, name: str, read: Callable[[], float], **labels: str) -> None:

@@ -44,7 +44,7 @@ class TimelineSwitch:
         self.bounds = bounds  # of the next recording
         self._clock = clock
         self._device: Device | None = None
-        self._slots: tuple[Slot, ...] = ()
+        self._slots: set[Slot] = set()
         self._watched: Watched | None = None
         self._anchor: Anchor | None = None
         self._recorder: Recorder | None = None
@@ -71,7 +71,21 @@ class TimelineSwitch:
 
     def connect(self, device: Device, slots: Iterable[Slot], watched: Watched) -> None:
         """Say what is recorded, once everything is open."""
-        self._device, self._slots, self._watched = device, tuple(slots), watched
+        self._device, self._slots, self._watched = device, set(slots), watched
+
+    def add(self, slots: Iterable[Slot]) -> None:
+        """Record these slots, too, from now on."""
+        with self._lock:
+            for slot in slots:
+                self._slots.add(slot)
+                slot.anchor = self._anchor if self._recorder is not None else None
+
+    def remove(self, slots: Iterable[Slot]) -> None:
+        """Forget slots that will be closed."""
+        with self._lock:
+            for slot in slots:
+                self._slots.discard(slot)
+                slot.anchor = None
 
     def toggle(self) -> None:
         """End the recording that runs, or begin one; SIGUSR2 calls it."""
@@ -126,7 +140,7 @@ class TimelineSwitch:
     def close(self) -> None:
         """End for good, before the slots are closed; a second call does nothing."""
         self.stop()
-        self._watched, self._slots = None, ()
+        self._watched, self._slots = None, set()
         anchor, self._anchor = self._anchor, None
         if anchor is not None:
             anchor.close()

@@ -181,11 +181,12 @@ def test_a_model_that_is_loading_is_not_ready() -> None:
     catalog.mark("m", 1, Absent(LOADING, "", is_fault=True))
     with pytest.raises(UnavailableError, match="is not at ready state"):
         catalog.find("m", "")
-    assert not catalog.is_ready
+    ready = [catalog.is_ready]
     catalog.serve("m", [model()])
-    assert catalog.is_ready
+    ready.append(catalog.is_ready)
     catalog.mark("m", 1, Absent(LOADING, "", is_fault=False))
-    assert catalog.is_ready
+    ready.append(catalog.is_ready)
+    assert ready == [False, True, True]
     assert [entry.state for entry in catalog.index()] == ["READY"]
 
 

@@ -152,3 +152,20 @@ def test_the_switch_without_a_server(path: Path, caplog: pytest.LogCaptureFixtur
     nowhere.start()
     nowhere.toggle()
     assert "has no --timeline FILE" in caplog.text
+
+
+def test_slots_come_and_go_while_a_recording_runs(path: Path) -> None:
+    """Those of a model that is loaded later are recorded; those that will be closed are let go."""
+    recording = Recording(path, Bounds(rate=1))
+    later = Rig(is_unified=True)
+    recording.switch.start()
+    recording.switch.add(later.slots)
+    recording.switch.remove(recording.rig.slots)
+    anchors = [slot.anchor is not None for slot in (*later.slots, *recording.rig.slots)]
+    assert anchors == [True, True, False, False]
+    recording.switch.stop()
+    assert all(slot.anchor is None for slot in later.slots)
+    recording.switch.add(later.slots)  # known already, and nothing runs
+    assert all(slot.anchor is None for slot in later.slots)
+    recording.close()
+    later.close()
