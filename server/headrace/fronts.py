@@ -14,7 +14,7 @@ from headrace.access import Access
 from headrace.config import ServerConfig
 from headrace.device.base import Device
 from headrace.errors import ConfigError
-from headrace.link.base import Link
+from headrace.link.base import StreamLink
 from headrace.naps import end_naps_in_time
 from headrace.port import channel_options, joined
 from headrace.rpc.admin import AdminService
@@ -43,7 +43,7 @@ class FrontDoor:
         self,
         config: ServerConfig,
         device: Device,
-        link: Link,
+        link: StreamLink,
         *,
         access: Access,
         infer: InferService,

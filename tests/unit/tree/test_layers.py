@@ -19,7 +19,7 @@ GROUND = {
 }
 # Who puts the parts together or shows them to the operator; may see all, and no layer may see it.
 COMPOSITION = (
-    *("access", "port"),
+    *("access", "descriptors", "port"),
     *("__main__", "app", "banner", "catalog", "cli", "fronts", "life", "loader", "logging_setup"),
     *("building", "memory", "model", "naps", "observe", "opening", "table", "trials"),
     *("lines", "warm_batches", "warm_samples"),
