@@ -9,7 +9,7 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 _OWN_FILES: Final = 512
-"""GPUs, threads, the metrics port's connections, files that are read: 20 with 24 models on a CPU."""
+"""GPUs, threads, connections for metrics, files that are read: 20 with 24 models on a CPU."""
 
 
 def make_room(num_connections: int) -> None:

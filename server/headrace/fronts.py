@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from headrace.access import Access
 from headrace.config import ServerConfig
+from headrace.config.network import DEFAULT_CONNECTIONS
+from headrace.descriptors import make_room
 from headrace.device.base import Device
 from headrace.errors import ConfigError
 from headrace.link.base import StreamLink
@@ -76,6 +78,7 @@ class FrontDoor:
         Raises:
             ConfigError: The address cannot be bound, or the transport is not installed.
         """
+        make_room(self._config.grpc_max_connections or DEFAULT_CONNECTIONS)
         if self._config.transport == "native":
             await self._start_native()
         else:
