@@ -50,7 +50,7 @@ class Fleet:
         try:
             for index in range(self._job.num_workers):
                 self._start(replace(self._job, index=index))
-            deadline = time.monotonic() + START_S + (self._job.settings.timeout_s or 0.0)
+            deadline = time.monotonic() + START_S + (self._job.settings.deadline_s(None) or 0.0)
             for pipe in self._pipes:
                 if not pipe.poll(max(0.0, deadline - time.monotonic())):
                     raise WorkerError(f"a worker process did not start within {START_S:g} s")

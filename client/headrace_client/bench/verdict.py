@@ -87,4 +87,6 @@ def judge(use: ClientUse, lag_p99_s: float, latency_p99_s: float, num_dropped: i
 
 
 def _ms(seconds: float) -> str:
-    return "?" if math.isnan(seconds) else f"{seconds * 1e3:.2g} ms"
+    if math.isnan(seconds):
+        return "?"
+    return f"{seconds * 1e3:,.0f} ms" if seconds >= 0.1 else f"{seconds * 1e3:.2g} ms"

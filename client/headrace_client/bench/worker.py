@@ -26,6 +26,7 @@ from headrace_client.bench.pipe import Pipe
 from headrace_client.bench.record import Record
 from headrace_client.bench.sender import Call, Sender
 from headrace_client.bench.wakeups import never_block_wakeups
+from headrace_client.settings import Settings
 from headrace_proto.service import METHODS
 
 INFER = METHODS["ModelInfer"].path
@@ -56,11 +57,11 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 async def _serve(connection: Connection, job: Job) -> None:
     never_block_wakeups()
     pipe = Pipe(connection)
-    channels = [open_channel(job, number) for number in range(job.num_connections)]
+    channels = [_open_channel(job.settings) for _ in range(job.num_connections)]
     try:
         await asyncio.wait_for(
             asyncio.gather(*(channel.channel_ready() for channel in channels)),
-            job.settings.timeout_s,
+            job.settings.deadline_s(None),
         )
         calls = [_call(channel, job) for channel in channels]
         gc.collect()
@@ -75,15 +76,12 @@ async def _serve(connection: Connection, job: Job) -> None:
         pipe.flush()
 
 
-def open_channel(job: Job, number: int) -> grpc.aio.Channel:
-    """Open a connection of its own; gRPC would share one between channels of equal arguments."""
-    settings = job.settings
+def _open_channel(settings: Settings) -> grpc.aio.Channel:
     options = [
         *settings.options(),
-        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.use_local_subchannel_pool", 1),  # else equal channels share one connection
         ("grpc.enable_retries", 0),  # what a server refuses is to be seen
     ]
-    del number
     if settings.tls is None:
         return grpc.aio.insecure_channel(settings.url, options)
     return grpc.aio.secure_channel(settings.url, settings.tls.credentials(), options)
