@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.engines.config_json import OVERRIDE
 from headrace.engines.pbtxt import read_config
 from headrace.engines.platforms import ONNX, Platform, identify
 from headrace.engines.version_policy import choose_versions, parse_version
@@ -58,11 +59,13 @@ class FolderReader:
         faults: What is wrong; a model with a fault is not served.
         notes: What was left out on purpose, one sentence each.
         compute_capability: Of the GPU, such as "8.0", for `cc_model_filenames`; empty on a CPU.
+        override: A configuration that takes the place of the written one.
     """
 
     faults: list[ConfigError]
     notes: list[str]
     compute_capability: str = ""
+    override: config_pb.ModelConfig | None = None
 
     def read(self, folder: Path, repository: Path) -> ModelSource | None:
         """Return the model, None when it has a fault."""
@@ -76,11 +79,8 @@ class FolderReader:
         return source if len(self.faults) == num_faults else None
 
     def _read(self, folder: Path, repository: Path) -> ModelSource:
-        config_path = folder / CONFIG_FILENAME
-        # A link to nothing is not an absent configuration: reading it says what is wrong.
-        is_written = os.path.lexists(config_path)
-        config = read_config(config_path) if is_written else config_pb.ModelConfig()
-        path = str(config_path if is_written else folder)
+        config, written = self._config(folder)
+        path = str(written or folder)
         if config.name and config.name != folder.name:
             reason = (
                 f'"{config.name}" is not the folder\'s name "{folder.name}"; they must be equal'
@@ -99,8 +99,19 @@ class FolderReader:
                 self.faults.append(_missing(folders[version], filename))
         config.name = folder.name
         fill_identity(config, platform)
-        written = config_path if is_written else None
         return ModelSource(folder.name, folder, repository, config, versions, written=written)
+
+    def _config(self, folder: Path) -> tuple[config_pb.ModelConfig, Path | None]:
+        """Return the configuration, and the file that it was written in."""
+        if self.override is not None:
+            config = config_pb.ModelConfig()
+            config.CopyFrom(self.override)
+            return config, OVERRIDE
+        path = folder / CONFIG_FILENAME
+        # A link to nothing is not an absent configuration: reading it says what is wrong.
+        if os.path.lexists(path):
+            return read_config(path), path
+        return config_pb.ModelConfig(), None
 
     def _choose(self, folder: Path, config: config_pb.ModelConfig, path: str) -> dict[int, Path]:
         """Return the folders of the versions to serve."""

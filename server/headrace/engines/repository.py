@@ -28,7 +28,7 @@ from headrace.engines.platforms import PLATFORMS, platform_of_file
 from headrace.errors import ConfigError
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
-__all__ = ["Found", "ModelSource", "find_models", "single_file"]
+__all__ = ["Found", "ModelSource", "find_model", "find_models", "model_places", "single_file"]
 
 SINGLE_FILE_MAX_BATCH_SIZE = 256
 """A first look must not end at Triton's default of 4 rows; still a bound for the device buffers."""
@@ -95,6 +95,66 @@ def find_models(
     unique = (source for source in sources if len(places[source.name]) == 1)
     found.models = sorted(unique, key=lambda source: source.name)
     return found
+
+
+def find_model(
+    name: str,
+    repositories: Sequence[Path],
+    files: Sequence[Path] = (),
+    *,
+    compute_capability: str = "",
+    override: config_pb.ModelConfig | None = None,
+) -> ModelSource:
+    """Find one model by its name, which never becomes part of a path.
+
+    Args:
+        name: May have come from a client.
+        repositories: Folders of model folders.
+        files: Models without a repository.
+        compute_capability: Of the GPU, such as "8.0"; empty on a CPU.
+        override: A configuration that takes the place of the written one.
+
+    Raises:
+        ConfigError: It is not there, it is there twice, or it has faults; all of them are told.
+    """
+    places = model_places(repositories, files).get(name, [])
+    if not places:
+        raise ConfigError(
+            f"failed to load '{name[:64]}', failed to poll from model repository: "
+            "no repository has a model of that name"
+        )
+    if len(places) > 1:
+        raise _twice(name, places)
+    if places[0].is_file():
+        if override is not None:
+            raise ConfigError(
+                "a model that was given as a file takes no other configuration", path=name
+            )
+        return single_file(places[0])
+    faults: list[ConfigError] = []
+    reader = FolderReader(faults, [], compute_capability, override)
+    source = reader.read(places[0], places[0].parent)
+    if source is None:
+        raise together(faults, str(places[0]))
+    return source
+
+
+def model_places(repositories: Sequence[Path], files: Sequence[Path] = ()) -> dict[str, list[Path]]:
+    """Return by name where models are, in order of names; one of several places has a fault."""
+    places: defaultdict[str, list[Path]] = defaultdict(list)
+    for repository in _distinct(repositories, []):
+        for folder in _model_folders(repository, Found()):
+            places[folder.name].append(folder)
+    for file in files:
+        places[file.stem].append(file)
+    return dict(sorted(places.items()))
+
+
+def together(faults: Sequence[ConfigError], path: str) -> ConfigError:
+    """Tell all faults as one."""
+    if len(faults) == 1:
+        return faults[0]
+    return ConfigError("; ".join(str(fault) for fault in faults), path=path)
 
 
 def _twice(name: str, paths: Sequence[Path]) -> ConfigError:

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.engines.repository import Found, find_models, single_file
+from headrace.engines.repository import (
+    Found,
+    find_model,
+    find_models,
+    model_places,
+    single_file,
+)
 from headrace.errors import ConfigError
-from helpers.model_repository import write_model
+from helpers.model_repository import config_of, write_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -390,3 +396,57 @@ def test_single_files_and_repositories_share_their_names(tmp_path: Path) -> None
     assert names(found) == ["other"]
     assert "no such file" in found.faults[0].reason
     assert 'model "m" is there 2 times' in found.faults[1].reason
+
+
+def test_one_model_is_found_by_its_name(tmp_path: Path) -> None:
+    """Out of several repositories and files, as the search for all finds it."""
+    write_model(tmp_path / "a", "one", 'platform: "onnxruntime_onnx"')
+    write_model(tmp_path / "b", "two")
+    file = tmp_path / "three.onnx"
+    file.write_bytes(b"\x08\x08")
+    where = ([tmp_path / "a", tmp_path / "b"], [file])
+    for model in find_models(*where).models:
+        assert find_model(model.name, *where) == model
+    assert list(model_places(*where)) == ["one", "three", "two"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "/", "../b/two", "b/two", "two/", "./two", "TWO", "two\0", "t*", "two\n"],
+)
+def test_a_name_is_never_a_path(tmp_path: Path, name: str) -> None:
+    """It is looked for among the names that are there."""
+    write_model(tmp_path / "b", "two")
+    with pytest.raises(ConfigError, match="failed to poll from model repository"):
+        find_model(name, [tmp_path / "b"])
+
+
+def test_one_model_with_faults_tells_all_of_them(tmp_path: Path) -> None:
+    """And one that is there twice is served by neither."""
+    write_model(tmp_path / "a", "bad", 'name: "good" default_model_filename: "../x.onnx"')
+    with pytest.raises(ConfigError, match=r'name: "good".*default_model_filename'):
+        find_model("bad", [tmp_path / "a"])
+    write_model(tmp_path / "b", "bad")
+    with pytest.raises(ConfigError, match="is there 2 times"):
+        find_model("bad", [tmp_path / "a", tmp_path / "b"])
+
+
+def test_a_configuration_can_be_given_in_place_of_the_written_one(tmp_path: Path) -> None:
+    """It is checked as that would be, and faults name it; the given one is not changed."""
+    write_model(tmp_path, "m", "max_batch_size: 4", versions=(1, 2))
+    given = config_of("max_batch_size: 8 version_policy { all {} }")
+    source = find_model("m", [tmp_path], override=given)
+    assert (source.config.max_batch_size, sorted(source.versions)) == (8, [1, 2])
+    assert (given.name, str(source.config_path)) == ("", "config override")
+    with pytest.raises(ConfigError, match="config override: name"):
+        find_model("m", [tmp_path], override=config_of('name: "other"'))
+    with pytest.raises(ConfigError, match="config override: default_model_filename"):
+        find_model("m", [tmp_path], override=config_of('default_model_filename: "/etc/x.onnx"'))
+
+
+def test_a_model_given_as_a_file_takes_no_other_configuration(tmp_path: Path) -> None:
+    """It has none to take the place of."""
+    file = tmp_path / "m.onnx"
+    file.write_bytes(b"\x08\x08")
+    with pytest.raises(ConfigError, match="takes no other configuration"):
+        find_model("m", [], [file], override=config_of("max_batch_size: 8"))
