@@ -20,6 +20,7 @@ from headrace.metrics import Metrics
 from headrace.scheduling.admission import Admission
 from headrace.scheduling.batcher import Batcher
 from headrace.scheduling.line import Line
+from headrace.scheduling.ordering import Ordering
 from headrace.scheduling.request import Request
 from headrace.scheduling.scheduler import Scheduler
 from headrace.slots.batch import Output
@@ -57,11 +58,12 @@ FREE_HOST: Final = HostCost()
 
 @dataclass(slots=True)
 class Ending:
-    """How a request ended: `error` is the name of its exception's class, "" for a reply."""
+    """How a request ended; `error` is the name of its exception's class, "" for a reply."""
 
     arrival: Arrival
     ended_s: float = math.nan
     error: str = ""
+    place: int = -1  # among all ends
 
     @property
     def latency_s(self) -> float:
@@ -82,6 +84,7 @@ class VirtualCore:
         num_kinds: int = 1,
         host: HostCost = FREE_HOST,
         max_queue_size: int = 1024,
+        has_order: bool = False,
         budget_bytes: int = BUDGET_BYTES,
         stall_timeout_s: float = STALL_TIMEOUT_S,
     ) -> None:
@@ -95,6 +98,7 @@ class VirtualCore:
             num_kinds: Of requests, which cannot share a batch.
             host: What requests cost the stepping thread.
             max_queue_size: Of the model.
+            has_order: Replies leave in the order in which the requests came.
             budget_bytes: Staging memory, and as much may wait for it.
             stall_timeout_s: Of the poller.
         """
@@ -116,17 +120,27 @@ class VirtualCore:
         self.blocks = BlockPool(self.device, budget_bytes)
         self.metrics = Metrics().model(curve.name, "1")
         self.batcher = make_batcher(self.pool, self.capacity)
-        self.line = Line(curve.name, self.batcher, self.pool, self.metrics, max_queue_size)
+        self.line = Line(
+            curve.name,
+            self.batcher,
+            self.pool,
+            self.metrics,
+            max_queue_size,
+            capacity=self.capacity,
+            ordering=Ordering() if has_order else None,
+        )
         self.admission = Admission(self.blocks, max_waiting_bytes=budget_bytes)
         poller = Poller(stall_timeout_s=stall_timeout_s)
         self.scheduler = Scheduler(self.blocks, poller, self.admission, clock=self.clock)
         self.scheduler.add_line(self.line)
         self.checks: list[Action] = []  # called after every step
         self.requests: list[Request] = []  # accepted, in order
+        self.begun_s = 0.0  # when the last run began
         self._alone = Calls(has_kind=False)
         self._host = host
         self._actions: list[tuple[float, int, Action]] = []
         self._has_more = False
+        self._num_ended = 0
         self._wrong: list[str] = []  # told at the end: the core lets no fault of a caller through
 
     def clock(self) -> float:
@@ -144,7 +158,7 @@ class VirtualCore:
             AssertionError: A request hangs, ended twice or not at all, or had another's answer; or
                 the core asks to be stepped again and again though nothing happens.
         """
-        begin_s = self.device.now
+        begin_s = self.begun_s = self.device.now
         endings = [Ending(each._replace(at_s=begin_s + each.at_s)) for each in arrivals]
         next_index, num_idle = 0, 0
         while next_index < len(endings) or not self.scheduler.is_idle:
@@ -262,6 +276,7 @@ class VirtualCore:
         self._spend(self._host.reply_s if error is None else self._host.refuse_s)
         ending.ended_s = self.device.now
         ending.error = "" if error is None else type(error).__name__
+        ending.place, self._num_ended = self._num_ended, self._num_ended + 1
 
     def _spend(self, cost_s: float) -> None:
         """The host is busy: the device goes on, and nobody looks at it."""

@@ -47,8 +47,8 @@ def figures_of(
     endings: Sequence[Ending], core: VirtualCore, *, duration_s: float, target_s: float
 ) -> Figures:
     """Judge a run whose arrivals lay within `duration_s`."""
-    begin_s = endings[0].arrival.at_s + UNSETTLED * duration_s
-    judged = [ending for ending in endings if ending.arrival.at_s >= begin_s]
+    settled_s = core.begun_s + UNSETTLED * duration_s
+    judged = [ending for ending in endings if ending.arrival.at_s >= settled_s]
     judged_s = (1 - UNSETTLED) * duration_s
     offered = sum(ending.arrival.rows for ending in judged)
     answered = [ending for ending in judged if not ending.error]
@@ -65,7 +65,7 @@ def figures_of(
         mean_rows=sum(rows * count for rows, count in batches.items()) / max(batches.total(), 1),
         batch_rows=dict(sorted(batches.items())),
         drops={reason: count for reason, count in core.metrics.read().drops.items() if count},
-        busy_share=core.device.share.busy_s / (endings[-1].ended_s - endings[0].arrival.at_s),
+        busy_share=core.device.share.busy_s / max(core.device.now - core.begun_s, duration_s),
     )
 
 

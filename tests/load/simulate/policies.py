@@ -17,23 +17,27 @@ DELAYS_MS: Final = (0, 1, 2, 5, 10, 20)
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A way to serve: `spec` of the dynamic batcher, None for one request at a time."""
+    """A way to serve; one request at a time where `max_rows` is 1."""
 
     name: str
-    spec: BatchingSpec | None
+    max_rows: int = 1
+    max_delay_s: float = 0.0
+    target_p99_s: float = 0.0
 
     def batcher(self, pool: SlotPool, capacity: Capacity) -> Batcher:
         """Return an empty queue."""
-        if self.spec is None:
+        if self.max_rows == 1:
             return SingleBatcher(pool.least_s)
-        return DynamicBatcher(self.spec, capacity, pool.starts_at, MAX_QUEUE_SIZE)
+        spec = BatchingSpec(
+            max_rows=self.max_rows, max_delay_s=self.max_delay_s, target_p99_s=self.target_p99_s
+        )
+        return DynamicBatcher(spec, capacity, pool.starts_at, MAX_QUEUE_SIZE)
 
 
 def policies(max_rows: int, target_s: float) -> list[Policy]:
     """Return no batching, each fixed delay, and the target."""
     delays = [
-        Policy(f"delay {delay_ms} ms", BatchingSpec(max_rows=max_rows, max_delay_s=delay_ms / 1e3))
+        Policy(f"delay {delay_ms} ms", max_rows, max_delay_s=delay_ms / 1e3)
         for delay_ms in DELAYS_MS
     ]
-    aimed = Policy("target", BatchingSpec(max_rows=max_rows, target_p99_s=target_s))
-    return [Policy("alone", None), *delays, aimed]
+    return [Policy("alone"), *delays, Policy("target", max_rows, target_p99_s=target_s)]

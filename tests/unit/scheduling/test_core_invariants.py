@@ -88,6 +88,7 @@ class Watched:
             curve,
             lambda pool, capacity: DynamicBatcher(spec, capacity, pool.starts_at, 64),
             num_kinds=2,
+            has_order=spec.preserve_ordering,
             **options,
         )
         self.core.checks.append(self._nobody_waits_beside_an_idle_slot)
@@ -126,7 +127,9 @@ class Watched:
                 assert request.deadline is None or bound.at_s < request.deadline
         ran = [id(request) for bound in self.core.log for request in bound.batch.requests]
         assert len(ran) == len(set(ran)), "a request ran twice"
-        assert len(endings) == sum(not math.isnan(ending.ended_s) for ending in endings)
+        if self.spec.preserve_ordering:
+            answered = [ending.place for ending in endings if not ending.error]
+            assert answered == sorted(answered), "replies overtook each other"
 
 
 @pytest.mark.timeout(120)
