@@ -8,6 +8,7 @@
     ├── OverloadedError         try later: UNAVAILABLE (or as configured), with retry push-back
     ├── UnavailableError        not ready, or shutting down: UNAVAILABLE
     │   └── RetiredError        another version serves now: the front door looks again
+    ├── NoSlotError             no slot of its own is left for a stream: RESOURCE_EXHAUSTED
     ├── ExpiredError            the deadline passed before the work started: DEADLINE_EXCEEDED
     ├── QueueTimeoutError       it waited longer than the queue policy lets: UNAVAILABLE
     ├── SupersededError         a fresher request of its source took its place: ABORTED
@@ -53,6 +54,10 @@ class UnavailableError(HeadraceError):
 
 class RetiredError(UnavailableError):
     """This version takes no more requests; whoever asked looks again for the one that does."""
+
+
+class NoSlotError(HeadraceError):
+    """A stream asked for a slot of its own, and the model has none to spare."""
 
 
 class ExpiredError(HeadraceError):

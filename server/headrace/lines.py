@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from headrace.engines.batching_spec import BatchingSpec
 from headrace.engines.model_spec import ModelSpec
@@ -50,6 +51,13 @@ def open_line(
         capacity=opened.capacity,
         ordering=Ordering() if batching.preserve_ordering else None,
         burst_size=min(batching.max_rows, batching.least_queue_size(default_max_queue_size)),
+        batcher_of=lambda pool: DynamicBatcher(
+            # One stream alone has no company to wait for.
+            replace(batching, max_delay_s=0.0, target_p99_s=0.0),
+            opened.capacity,
+            pool.starts_at,
+            default_max_queue_size,
+        ),
     )
 
 

@@ -46,6 +46,7 @@ def observe_model(metrics: Metrics, model: ServedModel) -> None:
     metrics.remove_sources(**labels)
     for name in ("headrace_queue_length", "nv_inference_pending_request_count"):
         metrics.add_source(name, partial(_length, line), **labels)
+    metrics.add_source("headrace_slots_pinned", lambda: line.pool.num_reserved, **labels)
     metrics.add_table("headrace_service_seconds", "rows", partial(_takes_s, line), **labels)
     observe_resources(metrics, model, labels)
 
@@ -74,7 +75,7 @@ def observe_resources(metrics: Metrics, model: ServedModel, labels: dict[str, st
 
 
 def _length(line: Line) -> float:
-    return line.length
+    return line.length + sum(pin.length for pin in line.pins)
 
 
 def _takes_s(line: Line) -> list[tuple[str, float]]:

@@ -58,6 +58,25 @@ class Link(Protocol):
         """Refuse new requests and end those that never reached the device."""
 
 
+class PinLink(Protocol):
+    """How a stream gets a slot of its own."""
+
+    def pin(self, line: Line) -> Line:
+        """Take a slot of a model out for one stream; return the line that leads to it alone.
+
+        Raises:
+            NoSlotError: There is none to spare.
+            RetiredError: The line takes nothing more.
+        """
+
+    def unpin(self, line: Line, pinned: Line) -> None:
+        """Give the slot back to all; what waits for it ends, what is in flight is served."""
+
+
+class StreamLink(Link, PinLink, Protocol):
+    """What streams need of the engine side."""
+
+
 class LineLink(Protocol):
     """How models come and go on the engine side while it works; any thread may call it."""
 

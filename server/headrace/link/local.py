@@ -11,13 +11,15 @@ from __future__ import annotations
 import logging
 import threading
 
-from headrace.errors import DeviceError, HeadraceError
+from headrace.errors import DeviceError, HeadraceError, UnavailableError
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request
 from headrace.scheduling.scheduler import Scheduler
 from headrace.slots.blocks import BlockPool
 
 log = logging.getLogger(__name__)
+
+GIVEN_BACK = UnavailableError("the slot that the stream had for itself has failed")
 
 
 class LocalLink:
@@ -94,12 +96,24 @@ class LocalLink:
     def drop_waiting(self, line: Line, error: HeadraceError) -> None:
         """End what waits for a line; calls are answered on the caller's thread."""
         with self._lock:
-            self._scheduler.drop_waiting(line, error)
+            for each in (line, *line.pins):
+                self._scheduler.drop_waiting(each, error)
 
     def remove_line(self, line: Line) -> None:
         """Forget a line that is done with."""
         with self._lock:
             self._scheduler.remove_line(line)
+
+    def pin(self, line: Line) -> Line:
+        """Take a slot of a model out for one stream; see `PinLink.pin`."""
+        with self._lock:
+            return line.pin()
+
+    def unpin(self, line: Line, pinned: Line) -> None:
+        """Give the slot back to all."""
+        with self._lock:
+            self._scheduler.drop_waiting(pinned, GIVEN_BACK)
+            line.unpin(pinned)
 
     def refuse_new(self) -> None:
         """From now on refuse every request; what is in is served."""

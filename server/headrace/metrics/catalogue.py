@@ -78,6 +78,7 @@ _FAMILIES: Final = (
         "and total for all of them",
     ),
     Family("headrace_slots_busy", "gauge", "Slots with at least one lane in flight"),
+    Family("headrace_slots_pinned", "gauge", "Slots of a model that one stream has for itself"),
     Family("headrace_lanes_in_flight", "gauge", "Lanes whose work is enqueued and not yet done"),
     Family("headrace_streams", "gauge", "ModelStreamInfer calls that are open"),
     Family(

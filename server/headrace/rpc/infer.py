@@ -27,6 +27,7 @@ from headrace.rpc.prepare import Limits, Preparer
 from headrace.rpc.reply import ReplyWriter
 from headrace.rpc.status import Status, status_of
 from headrace.rpc.wishes import Metadata, source_of
+from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request
 from headrace.slots.batch import Output
 from headrace_proto.wire import WireError, split_request
@@ -48,6 +49,17 @@ class Call(Protocol):
 
     def fail(self, status: Status) -> None:
         """End the call with an error; a caller that has left is no error."""
+
+
+class Stream(Protocol):
+    """A streaming RPC that requests come by."""
+
+    def line_for(self, line: Line) -> Line:
+        """Return the line to serve a request that would wait in this one.
+
+        Raises:
+            HeadraceError: There is none.
+        """
 
 
 class InferService:
@@ -77,7 +89,7 @@ class InferService:
         *,
         received_at: float,
         deadline: float | None,
-        in_stream: bool = False,
+        stream: Stream | None = None,
         num_looks: int = 1,
     ) -> Request | None:
         """Check a message and hand it over; the call is answered now or later, once.
@@ -87,7 +99,7 @@ class InferService:
             call: Where the answer goes.
             received_at: Clock seconds when the message was there.
             deadline: Clock seconds, None for none.
-            in_stream: The reply goes out as a ModelStreamInferResponse.
+            stream: That it came by; then the reply goes out as a ModelStreamInferResponse.
             num_looks: How often the model has been looked up, this time included.
 
         Returns:
@@ -98,9 +110,10 @@ class InferService:
                 raise self._too_large(message)
             parts = split_request(message)
             prepared, tensors = self._preparer.prepare(parts.head, parts.raw)
+            line = prepared.served.line
             now = self._clock()
             request = Request(
-                prepared.served.line,
+                line if stream is None else stream.line_for(line),
                 prepared.layout or prepared.layout_of(tensors),
                 tensors,
                 rows=prepared.rows,
@@ -108,14 +121,14 @@ class InferService:
                 received_at=received_at,
                 parsed_at=now,
                 on_end=self._on_end,
-                tag=(call, prepared.writer, parts.id, in_stream),
+                tag=(call, prepared.writer, parts.id, stream is not None),
             )
             if prepared.wishes is not None:
                 request.priority, request.timeout_s, source = prepared.wishes
                 request.source = source or source_of(call.metadata())
             self._link.submit(request, now)
         except Exception as error:  # noqa: BLE001 -- every message gets an answer
-            how = (received_at, deadline, in_stream, num_looks)
+            how = (received_at, deadline, stream, num_looks)
             return self._failed(error, message, call, how)
         return request
 
@@ -136,19 +149,19 @@ class InferService:
         error: Exception,
         message: bytes,
         call: Call,
-        how: tuple[float, float | None, bool, int],
+        how: tuple[float, float | None, Stream | None, int],
     ) -> Request | None:
         """End a call that could not be handed over, or look up anew which version serves it."""
         if isinstance(error, RetiredError):
             self._preparer.forget()
-            received_at, deadline, in_stream, num_looks = how
+            received_at, deadline, stream, num_looks = how
             if num_looks < MAX_LOOKS:
                 return self.accept(
                     message,
                     call,
                     received_at=received_at,
                     deadline=deadline,
-                    in_stream=in_stream,
+                    stream=stream,
                     num_looks=num_looks + 1,
                 )
         if isinstance(error, WireError):

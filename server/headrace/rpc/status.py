@@ -15,6 +15,7 @@ from headrace.errors import (
     EngineError,
     ExpiredError,
     HeadraceError,
+    NoSlotError,
     NotFoundError,
     OverloadedError,
     QueueTimeoutError,
@@ -36,6 +37,7 @@ STATUS: dict[type[HeadraceError], StatusCode] = {
     OverloadedError: StatusCode.UNAVAILABLE,  # as Triton; the operator may choose otherwise
     UnavailableError: StatusCode.UNAVAILABLE,
     RetiredError: StatusCode.UNAVAILABLE,
+    NoSlotError: StatusCode.RESOURCE_EXHAUSTED,
     ExpiredError: StatusCode.DEADLINE_EXCEEDED,
     QueueTimeoutError: StatusCode.UNAVAILABLE,  # as Triton
     SupersededError: StatusCode.ABORTED,
@@ -69,6 +71,7 @@ class Status:
     code: StatusCode
     text: str
     no_retry: bool = False
+    ends_stream: bool = False  # also one that takes errors as messages
 
 
 def status_of(error: Exception, overload: StatusCode = StatusCode.UNAVAILABLE) -> Status:
@@ -82,7 +85,12 @@ def status_of(error: Exception, overload: StatusCode = StatusCode.UNAVAILABLE) -
     else:  # HeadraceError itself is in the table
         raise AssertionError(type(error))
     is_overload = isinstance(error, OverloadedError)
-    return Status(overload if is_overload else code, shortened(str(error)), is_overload)
+    return Status(
+        overload if is_overload else code,
+        shortened(str(error)),
+        is_overload,
+        isinstance(error, NoSlotError),
+    )
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], status: Status) -> NoReturn:

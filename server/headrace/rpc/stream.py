@@ -151,7 +151,7 @@ class OrderedReplies:
             return None
         call = self._calls[0]
         answer = call.answer
-        if type(answer) is not Status or self._is_strict:
+        if type(answer) is not Status or self._is_strict or answer.ends_stream:
             return answer
         return in_band_error(answer.text, id_of(call.request) if call.request else call.request_id)
 

@@ -23,10 +23,11 @@ from typing import Any
 import grpc
 
 from headrace.errors import HeadraceError, RequestError, UnavailableError
-from headrace.link.base import Link
+from headrace.link.base import StreamLink
 from headrace.rpc.drive import LoopDriver
 from headrace.rpc.infer import UNREAD, InferService
 from headrace.rpc.inflate import HEADS, Inflater
+from headrace.rpc.pins import Pins, wants_pin
 from headrace.rpc.status import Status, abort, status_of
 from headrace.rpc.stream import HeldBytes, OrderedReplies, StreamBounds
 from headrace.scheduling.admission import SHUTTING_DOWN
@@ -43,7 +44,7 @@ class StreamService:
     def __init__(
         self,
         infer: InferService,
-        link: Link,
+        link: StreamLink,
         driver: LoopDriver,
         bounds: StreamBounds,
         *,
@@ -96,7 +97,10 @@ class StreamService:
             await asyncio.wait([stream.ended for stream in streams], timeout=grace_s)
 
     async def _serve(self, _: Any, context: Context) -> None:
-        stream = _Stream(self, context)
+        try:
+            stream = _Stream(self, context)
+        except RequestError as error:  # what its metadata ask for
+            await abort(context, status_of(error))
         self._streams.add(stream)
         try:
             status = await stream.serve()
@@ -114,9 +118,9 @@ class _Stream:
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
-        self._replies = OrderedReplies(
-            service.bounds, service.held, self._on_answer, context.invocation_metadata() or ()
-        )
+        metadata = context.invocation_metadata() or ()
+        self._pins = Pins(service.link, is_wanted=wants_pin(metadata))
+        self._replies = OrderedReplies(service.bounds, service.held, self._on_answer, metadata)
         self._last: Status | None = None  # how the stream ends when all is written; None for OK
         self._waiter: asyncio.Future[None] | None = None  # of the writer, for a reply
         self._room: asyncio.Future[None] | None = None  # of the reader, for a reply to be written
@@ -132,6 +136,7 @@ class _Stream:
         finally:
             self._reader.cancel()
             self._replies.clear(self._service.link.cancel)
+            self._pins.close()
             self.ended.set_result(None)
 
     def end(self, status: Status) -> None:
@@ -158,7 +163,7 @@ class _Stream:
                 service.infer.refuse(call, fault or UNREAD)
             else:
                 request = accept(
-                    message, call, received_at=clock(), deadline=deadline, in_stream=True
+                    message, call, received_at=clock(), deadline=deadline, stream=self._pins
                 )
             if request is None:
                 replies.refused(call, message)

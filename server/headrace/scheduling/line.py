@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headrace.errors import NoSlotError, RetiredError
 from headrace.metrics import ModelMetrics
 from headrace.scheduling.batcher import Batcher, SingleBatcher
 from headrace.scheduling.ordering import Ordering
@@ -24,6 +26,8 @@ class Line:
         capacity: What batches take, by their rows; kept up to date where there is a policy.
         ordering: Of replies; None where each leaves as soon as it is there.
         is_retired: It takes nothing more; what is in is served.
+        pins: Lines of one slot each, taken out of the pool for one stream each.
+        batcher_of: Makes the batcher of such a line.
         burst_size: Where so many wait, the next that comes lets free lanes be filled first, though
             the turn is not over; by default a full queue.
     """
@@ -38,6 +42,8 @@ class Line:
     ordering: Ordering | None = None
     burst_size: int = 0
     is_retired: bool = False
+    pins: list[Line] = field(default_factory=list)
+    batcher_of: Callable[[SlotPool], Batcher] = lambda pool: SingleBatcher(pool.least_s)
     has_policy: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,18 +60,56 @@ class Line:
     def has_work(self) -> bool:
         """Whether a request waits, is in flight, or its reply is held back."""
         is_queued = self.length or self.batcher.dropped or (self.ordering and len(self.ordering))
-        return bool(is_queued) or any(slot.in_flight for slot in self.pool.slots)
+        is_in_flight = any(slot.in_flight for slot in self.pool.slots)
+        return bool(is_queued) or is_in_flight or any(pin.has_work for pin in self.pins)
 
     def retire(self) -> None:
         """Take nothing more: the queue counts as full, so that others pay for no question."""
         self.is_retired = True
         self.max_queue_size = 0
+        for pin in self.pins:
+            pin.retire()
+
+    def pin(self) -> Line:
+        """Give one slot to a stream alone, behind what is in flight on it; one stays for the rest.
+
+        Raises:
+            NoSlotError: There is none to spare.
+            RetiredError: The line takes nothing more.
+        """
+        if self.is_retired:
+            raise RetiredError(f"this version of {self.model} has been unloaded")
+        slot = self.pool.reserve()
+        if slot is None:
+            num_slots, num_pinned = len(self.pool.slots), self.pool.num_reserved
+            raise NoSlotError(
+                f"no slot of {self.model} is left to pin: it has {num_slots}, {num_pinned} are "
+                "pinned and one stays for all; the operator can raise instance_group.count"
+            )
+        pool = SlotPool((slot,))
+        pinned = Line(
+            self.model,
+            self.batcher_of(pool),
+            pool,
+            self.metrics,
+            self.max_queue_size,
+            capacity=self.capacity,
+            burst_size=self.burst_size,
+        )
+        self.pins.append(pinned)
+        return pinned
+
+    def unpin(self, pinned: Line) -> None:
+        """Take the slot back; nothing waits for it, and what is in flight on it is served."""
+        assert not pinned.length, "a line was given up with requests in it"
+        self.pins.remove(pinned)
+        self.pool.release(pinned.pool.slots[0])
 
     def account(self, batch: Batch[Request], timing: Timing) -> None:
         """Learn from a batch that ran; who is answered first stands for it in statistics."""
         padded = batch.layout.padded_to
         rows = batch.rows if padded is None else padded.input_shapes[0][0]
-        self.capacity.learn(rows, timing.took_s)
+        self.capacity.learn(rows, timing.took_s, batch.together)
         is_first = True
         for request in batch.requests:
             request.batch_rows = batch.rows

@@ -78,7 +78,9 @@ class Scheduler:
     def is_done_with(self, line: Line) -> bool:
         """Whether every request that came for a line has been told how it ended."""
         admission, endings = self._admission, self._endings
-        return not (line.has_work or admission.has_dropped(line) or endings.has_noted(line))
+        return not line.has_work and not any(
+            admission.has_dropped(each) or endings.has_noted(each) for each in (line, *line.pins)
+        )
 
     def drop_waiting(self, line: Line, error: HeadraceError) -> None:
         """End what waits for a line with `error`; what is in flight is served."""

@@ -1,7 +1,8 @@
 """The slots of one model, and which lane takes the next batch.
 
-The least busy slot takes it; of several, one that ran the same layout last, since its context is
-set up for it, or that ran nothing yet; of several still, they go in turn.
+An idle slot takes it: of several, one that ran the same layout last, since its context is set up
+for it, or that ran nothing yet; of several still, they go in turn. When none is idle, the one that
+is likely to be done first takes it.
 """
 
 from __future__ import annotations
@@ -19,25 +20,33 @@ class SlotPool:
     """All slots of a model."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
-        self.slots = tuple(slots)
-        # The common case on small models: nothing to choose.
-        self._only = self.slots[0] if len(self.slots) == 1 else None
+        self.slots = tuple(slots)  # all of them, reserved ones too
         self._turn = 0
+        self._share(self.slots)
+
+    @property
+    def num_reserved(self) -> int:
+        """How many slots are somebody's alone."""
+        return len(self.slots) - len(self._shared)
 
     @property
     def is_ready(self) -> bool:
         """Whether any slot can take work."""
-        return any(slot.state is SlotState.OPEN for slot in self.slots)
+        return any(slot.state is SlotState.OPEN for slot in self._shared)
 
     @property
     def has_free_lane(self) -> bool:
         """Whether a batch could be enqueued now."""
         if self._only is not None:
             return self._only.free_lane() is not None
-        for slot in self.slots:  # noqa: SIM110 -- asked for every batch, and any() is twice as slow
+        for slot in self._shared:  # noqa: SIM110 -- asked for every batch, and any() is twice as slow
             if slot.free_lane() is not None:
                 return True
         return False
+
+    def num_busy(self) -> int:
+        """Return how many slots have work in flight."""
+        return sum(1 for slot in self._shared if slot.in_flight)
 
     def least_s(self, layout: Layout) -> float:
         """Return what a run of this layout will hardly fall below, in seconds; 0 when unknown."""
@@ -51,7 +60,7 @@ class SlotPool:
         first slot has done all of it.
         """
         with_free_lane, without = inf, inf
-        for slot in self.slots:
+        for slot in self._shared:
             if slot.state is SlotState.OPEN:
                 if not slot.in_flight:
                     return now
@@ -70,29 +79,50 @@ class SlotPool:
         """
         if self._only is not None:
             return self._only.free_lane()
-        slots = self.slots
+        slots = self._shared
         if layout is not None:
             layout = layout.runs_as
-        best: Slot | None = None
-        best_index, best_is_warm = 0, False
+        best_index: int | None = None
         for step in range(len(slots)):
             index = (self._turn + step) % len(slots)
             slot = slots[index]
-            if slot.state is not SlotState.OPEN or len(slot.in_flight) == len(slot.lanes):
-                continue
-            is_warm = slot.last_layout is layout or slot.last_layout is None
-            if (
-                best is None
-                or len(slot.in_flight) < len(best.in_flight)
-                or (is_warm and not best_is_warm and len(slot.in_flight) == len(best.in_flight))
-            ):
-                best, best_index, best_is_warm = slot, index, is_warm
-                if is_warm and not slot.in_flight:
+            if slot.state is SlotState.OPEN and not slot.in_flight:
+                if slot.last_layout is layout or slot.last_layout is None:
+                    best_index = index
                     break
-        if best is None:
-            return None
+                best_index = index if best_index is None else best_index
+        if best_index is None:
+            return self._first_done()
         self._turn = (best_index + 1) % len(slots)
-        return best.free_lane()
+        return slots[best_index].free_lane()
+
+    def _first_done(self) -> Lane | None:
+        """Return the free lane behind the work that is likely to be done first."""
+        open_slots = [slot for slot in self._shared if slot.free_lane() is not None]
+        if not open_slots:
+            return None
+        return min(open_slots, key=lambda slot: slot.done_at(0.0)).free_lane()
+
+    def reserve(self) -> Slot | None:
+        """Take a slot out for one user alone, the least busy; None when none would be left.
+
+        What is in flight on it is served.
+        """
+        able = [slot for slot in self._shared if slot.state is SlotState.OPEN]
+        if len(able) < 2:
+            return None
+        reserved = min(able, key=lambda slot: len(slot.in_flight))
+        self._share([slot for slot in self._shared if slot is not reserved])
+        return reserved
+
+    def release(self, reserved: Slot) -> None:
+        """Let a reserved slot take anybody's work again, behind what is in flight on it."""
+        self._share([slot for slot in self.slots if slot in self._shared or slot is reserved])
+
+    def _share(self, slots: Sequence[Slot]) -> None:
+        self._shared = tuple(slots)
+        # The common case on small models: nothing to choose.
+        self._only = self._shared[0] if len(self._shared) == 1 else None
 
     def close(self) -> None:
         """Close every slot, the rest too when one fails. A second call does nothing."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headrace.engines.batching_spec import BatchingSpec, QueuePolicy
-from headrace.lines import describe
+from headrace.engines.kinds import Kinds
+from headrace.lines import describe, open_line
 from headrace.loader import LoadOptions
+from headrace.opening import Opened
 from headrace.scheduling.batcher import SingleBatcher
 from headrace.scheduling.dynamic import DynamicBatcher
 from headrace.scheduling.line import Line
+from headrace.slots.capacity import Capacity
 from helpers import onnx_models
+from helpers.core_rig import Rig
 from helpers.loading import Loading
 from helpers.onnx_models import save
+from helpers.served import served
 
 WHOLE = """backend: "onnxruntime" max_batch_size: 8
 input { name: "x" data_type: TYPE_FP32 dims: 4 } output { name: "y" data_type: TYPE_FP32 dims: 4 }
@@ -63,6 +69,20 @@ def test_order_and_sizes_come_from_the_configuration(tmp_path: Path) -> None:
     assert line.ordering is not None
     assert (line.max_queue_size, line.burst_size) == (3, 3)
     assert [rows for rows, _ in line.capacity.table()] == [1, 2, 4]
+
+
+def test_a_stream_with_a_slot_of_its_own_waits_for_no_company() -> None:
+    """There is none; all else of the model's policy holds."""
+    batching = BatchingSpec(max_rows=8, max_delay_s=5.0, target_p99_s=1.0, keeps_latest=True)
+    model, rig = served("x UINT8[?,1]", "y UINT8[?,1]", "max_batch_size: 8"), Rig(num_slots=2)
+    opened = Opened(rig.pool, (), Kinds(rig.engine, 8), Capacity(), batching)
+    line = open_line(replace(model.spec, batching=batching), opened, rig.metrics, 7)
+    pinned = line.pin()
+    assert isinstance(pinned.batcher, DynamicBatcher)
+    assert pinned.batcher._spec == replace(batching, max_delay_s=0.0, target_p99_s=0.0)
+    assert (pinned.max_queue_size, pinned.has_policy) == (line.max_queue_size, True)
+    line.unpin(pinned)
+    rig.close()
 
 
 def test_batching_that_cannot_be_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

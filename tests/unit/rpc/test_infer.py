@@ -22,6 +22,7 @@ from headrace.errors import (
 )
 from headrace.model import ServedModel
 from headrace.rpc.infer import InferService
+from headrace.rpc.pins import Pins
 from headrace.rpc.prepare import Limits
 from headrace.rpc.status import Status
 from headrace.rpc.wishes import Metadata
@@ -171,7 +172,8 @@ def test_a_request_is_handed_over_with_its_times_and_answered(rig: Rig) -> None:
 def test_a_reply_in_a_stream_is_wrapped(rig: Rig) -> None:
     """As a ModelStreamInferResponse; an error is the call's own to wrap."""
     call = Recorder()
-    rig.service.accept(right("7"), call, received_at=0.0, deadline=None, in_stream=True)
+    stream = Pins(rig.link, is_wanted=False)  # type: ignore[arg-type]
+    rig.service.accept(right("7"), call, received_at=0.0, deadline=None, stream=stream)
     rig.end([((1, 2), b"y" * 8)])
     (reply,) = call.replies
     answer = pb.ModelStreamInferResponse.FromString(reply).infer_response
