@@ -69,11 +69,18 @@ StagedT = TypeVar("StagedT", bound=Staged)
 
 @dataclass(slots=True, eq=False)
 class Batch(Generic[StagedT]):
-    """Requests that run together, and the batch's layout: that of its rows, perhaps padded."""
+    """Requests that run together.
+
+    Attributes:
+        layout: That of its rows, perhaps padded.
+        together: How many batches of the model are at work when it begins, itself included; 0 when
+            nobody can tell.
+    """
 
     requests: Sequence[StagedT]
     layout: Layout
     rows: int
+    together: int = 1
 
     @property
     def is_alone(self) -> bool:

@@ -7,6 +7,8 @@ Rules
   they follow the line through the last two, but never outside of what a run with a fixed cost and a
   cost per row could take: no more than in proportion, and not less than the smaller size.
 - Where nothing was seen yet every answer is 0.0: nothing is known.
+- Batches that are at work together slow each other down, by a factor of their number alone. It is
+  learnt apart from the sizes, so that what a size takes alone stays known under load.
 """
 
 from __future__ import annotations
@@ -18,21 +20,37 @@ from math import inf
 from headrace.slots.estimate import NUM_SPREADS, Estimate
 
 MAX_SIZES = 128  # more are not told apart: what is new then teaches the nearest that is known
+UNSEEN_SHARE = 0.5  # one more batch at work is thought to take half of its time from the others
+DOUBT = 1 / 16  # of the mean: how much wider the spread of what is not tried gets at a time
+FORGET = 1 / 4096  # so that it is tried again, every few hundred batches, whether more together pay
 OUTLIER = 4.0  # a run counts as so many times the most that was likely: one pause is not a trend
 
 
 class Capacity:
     """Service time by rows, in seconds, of one model on the slots that it has."""
 
-    __slots__ = ("_estimates", "_sizes")
+    __slots__ = ("_estimates", "_sizes", "_slowdowns")
 
     def __init__(self) -> None:
         self._estimates: dict[int, Estimate] = {}
         self._sizes: list[int] = []  # rising
+        self._slowdowns: dict[int, Estimate] = {}  # by how many are at work together
 
-    def learn(self, rows: int, took_s: float) -> None:
-        """Take in that a batch of `rows` took `took_s`; what is no duration teaches nothing."""
-        if not 0.0 < took_s < inf:
+    def learn(self, rows: int, took_s: float, together: int = 1) -> None:
+        """Take in that a batch of `rows` took `took_s`; what is no duration teaches nothing.
+
+        Args:
+            rows: That ran.
+            took_s: From its start to its end.
+            together: How many batches were at work when it began, itself included; 0 when nobody
+                can tell, which teaches nothing either.
+        """
+        if not (0.0 < took_s < inf and together):
+            return
+        if (more := self._slowdowns.get(together + 1)) is not None:
+            more.mean_s += FORGET * (self._unseen(together + 1) - more.mean_s)
+        if together > 1 and self._sizes:
+            self._learn_slowdown(together, took_s / self.mean_s(rows))
             return
         estimate = self._estimates.get(rows)
         if estimate is None and len(self._sizes) < MAX_SIZES:
@@ -46,15 +64,30 @@ class Capacity:
             took_s *= estimate.mean_s / self.mean_s(rows)
         estimate.learn(min(took_s, OUTLIER * estimate.most_s))
 
-    def mean_s(self, rows: int) -> float:
+    def doubt(self, rows: int) -> None:
+        """Trust what is known of a size a little less: it was not tried for what is known of it."""
+        estimate = self._estimates.get(rows)
+        if estimate is None and self._sizes:
+            nearest = min(self._sizes, key=lambda size: abs(size - rows))
+            estimate = self._estimates[nearest]
+        if estimate is not None:
+            estimate.spread_s = min(estimate.spread_s + DOUBT * estimate.mean_s, estimate.mean_s)
+
+    def mean_s(self, rows: int, together: int = 1) -> float:
         """Return what a batch of so many rows takes; 0.0 when nothing is known."""
         estimate = self._estimates.get(rows)
-        return self._between(rows, _mean) if estimate is None else estimate.mean_s
+        mean_s = self._between(rows, _mean) if estimate is None else estimate.mean_s
+        return mean_s if together <= 1 else mean_s * self._slowdown(together).mean_s
 
-    def most_s(self, rows: int) -> float:
+    def most_s(self, rows: int, together: int = 1) -> float:
         """Return what it will hardly exceed; 0.0 when nothing is known."""
         estimate = self._estimates.get(rows)
-        return self._between(rows, _most) if estimate is None else estimate.most_s
+        most_s = self._between(rows, _most) if estimate is None else estimate.most_s
+        if together <= 1:
+            return most_s
+        slowdown = self._slowdown(together)
+        strays_s = self.mean_s(rows) * (slowdown.most_s - slowdown.mean_s)
+        return most_s * slowdown.mean_s + strays_s
 
     def least_s(self, rows: int) -> float:
         """Return what it will hardly fall below; 0.0 when nothing is known."""
@@ -89,6 +122,27 @@ class Capacity:
         estimate = Estimate(min(took_s, OUTLIER * most_s))
         estimate.spread_s = (most_s / mean_s - 1.0) / NUM_SPREADS * estimate.mean_s
         return estimate
+
+    def _learn_slowdown(self, together: int, factor: float) -> None:
+        estimate = self._slowdowns.get(together)
+        if estimate is None:
+            estimate = self._slowdowns[together] = Estimate(factor)
+            estimate.spread_s = factor / 8
+        else:
+            estimate.learn(min(factor, OUTLIER * estimate.most_s))
+
+    def _slowdown(self, together: int) -> Estimate:
+        """Return how many times longer a batch takes among so many than alone."""
+        estimate = self._slowdowns.get(together)
+        if estimate is None:
+            estimate = Estimate(self._unseen(together))
+            estimate.spread_s = 0.0
+        return estimate
+
+    def _unseen(self, together: int) -> float:
+        """Return what is thought of so many at work before it was seen."""
+        fewer = self._slowdown(together - 1).mean_s if together > 2 else 1.0
+        return fewer * (1.0 + UNSEEN_SHARE / (together - 1))
 
     def _between(self, rows: int, of: Callable[[Estimate], float]) -> float:
         """Read a duration off the lines between, before and behind the sizes that were seen."""

@@ -123,6 +123,47 @@ def test_only_so_many_sizes_are_told_apart() -> None:
     assert capacity.mean_s(2 * MAX_SIZES) > 0.9
 
 
+def test_batches_at_work_together_slow_each_other_down() -> None:
+    """By a factor of their number, whatever their size; what one takes alone is left as it was."""
+    capacity = steady(0.002, 0.0005, [1, 4, 16])
+    for _ in range(60):
+        capacity.learn(4, 2 * 0.004, together=2)
+        capacity.learn(16, 2 * 0.010, together=2)
+    assert capacity.mean_s(4) == pytest.approx(0.004)
+    assert capacity.mean_s(1, 2) == pytest.approx(2 * 0.0025)
+    assert capacity.most_s(8, 2) == pytest.approx(2 * 0.006, rel=1e-2)
+    assert capacity.mean_s(4, 3) > capacity.mean_s(4, 2), "not seen yet, and hardly free"
+
+
+def test_nobody_can_tell_how_many_were_at_work() -> None:
+    """Then a run teaches nothing."""
+    capacity = steady(0.002, 0.0005, [1, 4, 16])
+    capacity.learn(4, 1.0, together=0)
+    assert capacity.mean_s(4) == pytest.approx(0.004)
+
+
+def test_whether_more_together_pay_is_tried_again() -> None:
+    """What made it useless may have gone."""
+    capacity = steady(0.002, 0.0005, [1])
+    for _ in range(60):
+        capacity.learn(1, 2 * 0.0025, together=2)
+    steady_s = capacity.mean_s(1, 2)
+    for _ in range(400):
+        capacity.learn(1, 0.0025)
+    assert capacity.mean_s(1, 2) < 0.98 * steady_s
+
+
+def test_what_is_not_tried_for_what_is_known_is_trusted_ever_less() -> None:
+    """Or a model whose runs were slow once would never run again."""
+    capacity = steady(1.0, 0.0, [4])
+    assert capacity.least_s(4) > 0.9
+    for _ in range(20):
+        capacity.doubt(1)
+    assert capacity.least_s(4) == 0.0
+    assert capacity.mean_s(4) == pytest.approx(1.0)
+    Capacity().doubt(1)
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 64), st.floats(1e-6, 10.0)), min_size=1, max_size=60),
     st.integers(1, 200),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.slots.batch import Batch
 from headrace.slots.state import LaneState, SlotState
 from helpers.core_rig import Rig
 
@@ -53,24 +54,45 @@ def test_equals_go_in_turn() -> None:
     st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.sampled_from([1, 2])), max_size=3),
     st.sampled_from([1, 2]),
 )
-def test_the_choice_is_least_busy_then_warm(states: list[tuple[int, bool, int]], size: int) -> None:
-    """Of the open slots with a free lane none is less busy, nor as busy and warmer."""
+def test_an_idle_slot_is_chosen_and_a_warm_one_first(
+    states: list[tuple[int, bool, int]], size: int
+) -> None:
+    """Where none is idle it is the one whose work was enqueued first: all take the same."""
     rig = Rig(num_slots=len(states))
-    for slot, (busy, is_open, last) in zip(rig.slots, states, strict=True):
+    for index, (slot, (busy, is_open, last)) in enumerate(zip(rig.slots, states, strict=True)):
         slot.in_flight.extend(slot.lanes[:busy])
         for lane in slot.lanes[:busy]:
             lane.state = LaneState.IN_FLIGHT
+            lane.batch = Batch((), rig.layout(1), 1)
+            lane.enqueued_at = 10.0 - index
         slot.state = SlotState.OPEN if is_open else SlotState.FAULTED
         slot.last_layout = rig.layout(last)
     layout = rig.layout(size)
     able = [slot for slot in rig.slots if slot.state is SlotState.OPEN and len(slot.in_flight) < 2]
+    idle = [slot for slot in able if not slot.in_flight]
     chosen = rig.pool.next_lane(layout)
     assert (chosen is not None) == bool(able)
-    if chosen is not None:
-        rank = [(len(slot.in_flight), slot.last_layout is not layout) for slot in able]
-        assert (len(chosen.slot.in_flight), chosen.slot.last_layout is not layout) == min(rank)
+    if chosen is not None and idle:
+        assert chosen.slot in idle
+        is_any_warm = any(slot.last_layout is layout for slot in idle)
+        assert (chosen.slot.last_layout is layout) == is_any_warm
+    elif chosen is not None:
+        assert chosen.slot is able[-1]
     for slot in rig.slots:
         slot.in_flight.clear()
+    rig.close()
+
+
+def test_busy_slots_are_counted_by_what_is_in_flight() -> None:
+    """However much that is."""
+    rig = Rig(num_slots=2)
+    counts = [rig.pool.num_busy()]
+    for _ in range(3):
+        rig.submit(b"x" * 10)
+        rig.step()
+        counts.append(rig.pool.num_busy())
+    assert counts == [0, 1, 2, 2]
+    rig.run()
     rig.close()
 
 
