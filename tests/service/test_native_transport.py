@@ -6,8 +6,6 @@ What was found, with the commands: docs/native-transport.md.
 from __future__ import annotations
 
 import random
-import socket
-import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,16 +15,23 @@ import h2.errors
 import pytest
 from h2.settings import SettingCodes
 
+from helpers.http2_frames import (
+    CONTINUATION,
+    DATA,
+    FLOODS,
+    HEADERS,
+    PREFACE,
+    SETTINGS,
+    connect,
+    http2_frame,
+)
 from helpers.messages import GOOD
 from helpers.raw_http2 import INFER, RawHttp2, frame
 from helpers.server import NO_DEBUG, Server, serving
 from load.soak import leftovers
 
 pytestmark = [pytest.mark.native, pytest.mark.timeout(60)]
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 ENHANCE_YOUR_CALM = int(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
-DATA, HEADERS, PRIORITY, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 2, 4, 6, 8, 9
-UNKNOWN_TYPE = 77
 GROWTH_BYTES = 40e6
 
 
@@ -52,16 +57,6 @@ def assert_serves(server: Server) -> None:
     with RawHttp2(server.address) as client:
         answer = client.call(GOOD)
     assert answer.grpc_status == 0
-
-
-def http2_frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """Any frame, right or wrong."""
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-
-
-def connect(server: Server) -> socket.socket:
-    host, port = server.address.rsplit(":", 1)
-    return socket.create_connection((host, int(port)), timeout=10)
 
 
 def wait_end(client: RawHttp2) -> None:
@@ -157,15 +152,6 @@ def test_data_without_end(unharmed: Server) -> None:
         while not client.is_broken:
             client.send_raw(http2_frame(DATA, 0, stream) * 100)
         wait_end(client)
-
-
-FLOODS = {
-    "ping": http2_frame(PING, 0, 0, b"12345678"),
-    "settings": http2_frame(SETTINGS, 0, 0),
-    "window": http2_frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1)),
-    "priority": http2_frame(PRIORITY, 0, 1, struct.pack(">IB", 0, 1)),
-    "unknown": http2_frame(UNKNOWN_TYPE, 0, 0, bytes(100)),
-}
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
