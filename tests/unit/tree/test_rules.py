@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 import pytest
 
-from helpers.tree import REPOSITORY, syntax
+from helpers.named_tests import NAMED, missing_tests
+from helpers.tree import REPOSITORY
 
 ROWS = re.findall(
     r"^\| (\d+) \| (.+?) \| (.+?) \|$", (REPOSITORY / "docs/rules.md").read_text(), re.MULTILINE
 )
-NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 
 def test_there_are_ten() -> None:
@@ -26,11 +25,4 @@ def test_a_rule_is_held_by_tests_that_exist(number: str, rule: str, tests: str) 
     named = NAMED.findall(tests)
     assert named, f"rule {number} ({rule}) names no test"
     assert NAMED.sub("", tests).split() == [], "something in the last column is no test's name"
-    missing = [
-        f"{file}::{name}"
-        for file, name in named
-        if not (path := REPOSITORY / "tests" / file).is_file()
-        or name
-        not in {node.name for node in syntax(path).body if isinstance(node, ast.FunctionDef)}
-    ]
-    assert not missing
+    assert missing_tests(tests) == []
