@@ -191,6 +191,8 @@ class Scheduler:
         line = request.line
         line.batcher.add(request, now)
         self._active[line] = None
+        if line.batcher.dropped:  # it took another's place, who must not wait for the next batch
+            self._endings.drop(line.batcher.dropped)
 
     def _dispatch(self, now: float) -> bool:
         """Fill free lanes; True when the step's share is used up with work left."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import count
 from typing import Any, Final
 
 from headrace.engines.batching_spec import usual_rows
@@ -139,6 +140,7 @@ class VirtualCore:
         self._alone = Calls(has_kind=False)
         self._host = host
         self._actions: list[tuple[float, int, Action]] = []
+        self._numbers = count()
         self._has_more = False
         self._num_ended = 0
         self._wrong: list[str] = []  # told at the end: the core lets no fault of a caller through
@@ -149,7 +151,7 @@ class VirtualCore:
 
     def at(self, at_s: float, action: Action) -> None:
         """Let something happen in the coming run, so long after its beginning."""
-        heappush(self._actions, (self.device.now + at_s, len(self._actions), action))
+        heappush(self._actions, (self.device.now + at_s, next(self._numbers), action))
 
     def play(self, arrivals: Sequence[Arrival]) -> list[Ending]:
         """Let them come, from now on, and time pass until the last of them has ended.
@@ -165,11 +167,12 @@ class VirtualCore:
             before = self.device.now
             coming_s = endings[next_index].arrival.at_s if next_index < len(endings) else math.inf
             self._wait(coming_s)
-            has_news = self._has_news() or self._has_more or self._act()
+            has_news = self._has_news() or self._has_more
             last = min(next_index + MAX_RECEIVED, len(endings))
             while next_index < last and endings[next_index].arrival.at_s <= self.device.now:
                 self._submit(endings[next_index], next_index)
                 next_index, has_news = next_index + 1, True
+            has_news = self._act() or has_news  # who comes may leave before the core is stepped
             self._has_more = self.scheduler.step(self.device.now)
             for check in self.checks:
                 check()
