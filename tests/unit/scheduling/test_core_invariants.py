@@ -177,7 +177,7 @@ def test_the_core_bears_any_policy(seed: int) -> None:
         watched = Watched(
             BatchingSpec(max_rows=MAX_ROWS, preserve_ordering=has_order),
             CURVE,
-            lambda *_, wild_seed=wild_seed: WildBatcher(wild_seed, MAX_ROWS),  # type: ignore[misc]
+            lambda *_, wild_seed=wild_seed: WildBatcher(wild_seed, MAX_ROWS),
             num_slots=rng.randint(1, 3),
             max_queue_size=rng.choice([3, 1000]),
             budget_bytes=rng.choice([TINY_BYTES, 1 << 20]),
