@@ -10,7 +10,7 @@ rest; with fewer cores than both need, they share them, and the table says so.
     capacity   a closed loop of `--callers`: requests a second, rows a run, CPU a request
     poisson    random arrivals at 0.7 of what each setup can do, and `--rate` of them if given
     overload   random arrivals at 0.5 to 3 of the capacity, each with a deadline: goodput
-    cameras    64 sources at 25 a second, one of them at ten times that, against without
+    cameras    64 sources at 25 a second, one of them at `--flood` times that, against without
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from load.models import MAX_BATCH_SIZE, write_repository
 
 READY = re.compile(r"^headrace ready: grpc=(\S+)")
 LOADS = (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)  # of the capacity
-CAMERAS, FRAMES_PER_S, FLOOD = 64, 25, 10
+CAMERAS, FRAMES_PER_S = 64, 25
 
 
 @dataclass(frozen=True)
@@ -168,15 +168,15 @@ def poisson(rate: float, deadline_ms: float) -> tuple[str, ...]:
     )
 
 
-def cameras(bench: Bench, setup: str, deadline_ms: float) -> None:
+def cameras(bench: Bench, setup: str, deadline_ms: float, floods: Sequence[int]) -> None:
     """Print what one flooding camera does to the others."""
     flags = ("--sources", str(CAMERAS), "--rate-per-source", str(FRAMES_PER_S))
-    for flood in ((), ("--flood", f"0:{FLOOD}")):
+    for flood in ((), *(("--flood", f"0:{times}") for times in floods)):
         level = bench.load(*flags, *flood, "--deadline-ms", f"{deadline_ms:g}")
         others = level.seen["sources"]["others"]
         lost = f"{others['num_lost']:,} of {others['num_due']:,}"
         p99_ms = "–" if others["p99_ms"] is None else f"{others['p99_ms']:.1f}"
-        row(setup, "flood" if flood else "none", lost, p99_ms, *level.cells())
+        row(setup, flood[1] if flood else "no flood", lost, p99_ms, *level.cells())
 
 
 def measure(chosen: argparse.Namespace, server_cores: set[int], client_cores: set[int]) -> None:
@@ -206,7 +206,7 @@ def measure(chosen: argparse.Namespace, server_cores: set[int], client_cores: se
                         if level.seen["lag"]["p99_ms"] > 1:
                             print(level.verdict, file=sys.stderr)
                 else:
-                    cameras(bench, setup, chosen.deadline_ms)
+                    cameras(bench, setup, chosen.deadline_ms, chosen.flood)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -221,6 +221,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--slots", type=int, default=0)
     parser.add_argument("--callers", type=int, default=64)
     parser.add_argument("--rate", type=float, nargs="+", default=[])
+    parser.add_argument("--flood", type=int, nargs="+", default=[10])
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--deadline-ms", type=float, default=200.0)
     chosen = parser.parse_args(arguments)
