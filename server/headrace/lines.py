@@ -44,7 +44,9 @@ def open_line(
         )
     return Line(
         spec.name,
-        DynamicBatcher(batching, opened.capacity, pool.starts_at, default_max_queue_size),
+        DynamicBatcher(
+            batching, opened.capacity, pool.starts_at, default_max_queue_size, pool.num_busy
+        ),
         pool,
         metrics,
         max_queue_size,
@@ -57,6 +59,7 @@ def open_line(
             opened.capacity,
             pool.starts_at,
             default_max_queue_size,
+            pool.num_busy,
         ),
     )
 

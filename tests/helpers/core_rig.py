@@ -227,7 +227,7 @@ class Rig:
         capacity = Capacity()
         return Line(
             "add_one",
-            DynamicBatcher(spec, capacity, self.pool.starts_at, max_queue_size),
+            DynamicBatcher(spec, capacity, self.pool.starts_at, max_queue_size, self.pool.num_busy),
             self.pool,
             self.metrics,
             spec.queue_size(max_queue_size),

@@ -185,8 +185,8 @@ class QueueOracle:
         return entry.key == min(each.key for each in same if each.kind is entry.kind)
 
     def _urgency(self, entry: Entry, among: Sequence[Entry]) -> float:
-        """Return when the oldest of its level and kind came, less urgent levels counting later."""
-        its = [e.since for e in among if e.level == entry.level and e.kind is entry.kind]
+        """Return when the oldest of its level came, less urgent levels counting later."""
+        its = [e.since for e in among if e.level == entry.level]
         return min(its) + entry.level * AGING_S
 
     # --- whose turn it is -------------------------------------------------------------------------

@@ -46,6 +46,7 @@ class Queue:
     Attributes:
         now: Clock seconds; the test moves them.
         start: When a batch enqueued now would begin, if that is later than now.
+        num_busy: How many slots are at work.
     """
 
     def __init__(
@@ -58,12 +59,14 @@ class Queue:
     ) -> None:
         self.now = 0.0
         self.start = 0.0
+        self.num_busy = 0
         self.capacity = capacity or Capacity()
         self.batcher = DynamicBatcher(
             spec or BatchingSpec(max_rows=8),
             self.capacity,
             starts_at or (lambda now: max(now, self.start)),
             max_queue_size,
+            lambda: self.num_busy,
         )
         self.asked: list[Request] = []
         self.ran: list[Request] = []
@@ -120,6 +123,11 @@ class Queue:
         while batch := self.next():
             batches.append(batch)
         return batches
+
+    def refuse(self, **fields: Any) -> str | None:
+        """Return for what reason a newcomer would be refused; None when it would be let in."""
+        drop = self.batcher.refuse(self.request(**fields), self.now)
+        return None if drop is None else drop.reason
 
     def expire(self) -> None:
         """Let what is late end."""

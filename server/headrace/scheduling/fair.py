@@ -65,7 +65,10 @@ class FairClock:
             self._num_waiting[source] = num_waiting
             return
         del self._num_waiting[source]
-        if self._tags[source] <= self.virtual_time or not self._num_waiting:
+        if not self._num_waiting:  # nobody is ahead of anybody; tags never go back
+            self.virtual_time = max(self.virtual_time, *self._tags.values())
+            self._tags.clear()
+        elif self._tags[source] <= self.virtual_time:
             del self._tags[source]
         if len(self._tags) > len(self._num_waiting) + MAX_IDLE:
             self._forget()

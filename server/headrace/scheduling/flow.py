@@ -16,18 +16,19 @@ Entry = tuple[float, int, Request, float, float]
 
 Entries sort by key, then by number, which rises with each request of the model. `since` is when the
 request began to wait, or the one that it took the place of; `due` when its answer should be there:
-infinity when that does not matter.
+infinity when that does not matter. A key is never later than what is due.
 """
 
 
 class Flow:
     """Waiting requests of one source."""
 
-    __slots__ = ("entries", "is_listed", "source")
+    __slots__ = ("entries", "is_listed", "rows", "source")
 
     def __init__(self, source: Source) -> None:
         """Start empty; `is_listed` is the level's own."""
         self.source = source
+        self.rows = 0
         self.entries: list[Entry] = []
         self.is_listed = False
 
@@ -38,14 +39,48 @@ class Flow:
             entries.append(entry)
         else:
             insort(entries, entry)
+        self.rows += entry[2].rows
 
     def remove(self, entry: Entry) -> None:
         """Take an entry out that is in."""
         del self.entries[bisect_left(self.entries, entry)]
+        self.rows -= entry[2].rows
+
+    def pop(self, place: int) -> Request:
+        """Take out the request at a place."""
+        request = self.entries.pop(place)[2]
+        self.rows -= request.rows
+        return request
+
+    def take(self, max_rows: int) -> list[Request]:
+        """Take out those in front, as many as fit into `max_rows`; the first in any case."""
+        count, room = 0, max_rows
+        for entry in self.entries:
+            room -= entry[2].rows
+            if room < 0 and count:
+                break
+            count += 1
+            if room <= 0:
+                break
+        taken = [entry[2] for entry in self.entries[:count]]
+        del self.entries[:count]
+        self.rows -= sum([request.rows for request in taken])
+        return taken
 
     def first_due(self, limit: float) -> int:
-        """Return the index of the first entry that is due at `limit` or later; else the length."""
-        for index, entry in enumerate(self.entries):
+        """Return the place of the first that is due at `limit` or later; else the length."""
+        for place, entry in enumerate(self.entries):
             if entry[4] >= limit:
-                return index
+                return place
         return len(self.entries)
+
+    def num_before(self, key: float) -> int:
+        """Return how many stand before a newcomer with this key."""
+        entries = self.entries
+        if not entries or entries[-1][0] <= key:
+            return len(entries)
+        return bisect_left(entries, key, key=_key)
+
+
+def _key(entry: Entry) -> float:
+    return entry[0]

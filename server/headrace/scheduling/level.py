@@ -35,16 +35,26 @@ class Head(NamedTuple):
 class Level:
     """Waiting requests of one kind and priority level."""
 
-    __slots__ = ("_aside", "_clock", "_flows", "_num_turns", "_turns", "entries", "only", "rank_s")
+    __slots__ = (
+        "_aside",
+        "_clock",
+        "_flows",
+        "_has_renewed",
+        "_num_turns",
+        "_turns",
+        "entries",
+        "only",
+        "rank",
+    )
 
-    def __init__(self, rank_s: float, clock: FairClock) -> None:
+    def __init__(self, rank: float, clock: FairClock) -> None:
         """Start empty.
 
         Args:
-            rank_s: By how much its oldest counts as younger than it is, among levels.
+            rank: 0 for the most urgent; half steps hold what has timed out.
             clock: The level's, shared by the kinds.
         """
-        self.rank_s = rank_s
+        self.rank = rank
         self.entries: OrderedDict[Request, Entry] = OrderedDict()  # by arrival
         self.only: Flow | None = Flow(None)  # the one flow, until there are sources
         self._clock = clock
@@ -52,10 +62,13 @@ class Level:
         self._turns: list[tuple[float, int, Flow]] = []  # (tag, number of the turn, whose)
         self._num_turns = 0
         self._aside: list[tuple[float, int, Flow]] = []
+        self._has_renewed = False  # some wait in the place of others, and count from their time
 
     @property
     def since(self) -> float:
         """When the oldest began to wait; infinity when none waits."""
+        if self._has_renewed:
+            return min((entry[3] for entry in self.entries.values()), default=inf)
         for entry in self.entries.values():
             return entry[3]
         return inf
@@ -63,6 +76,8 @@ class Level:
     @property
     def flows(self) -> list[Flow]:
         """The flows that hold requests, in no order."""
+        if self.only is not None:
+            return [self.only]
         return [flow for flow in self._flows.values() if flow.entries]
 
     def share(self) -> None:
@@ -74,10 +89,11 @@ class Level:
             if flow.entries:
                 self._list(flow)
 
-    def add(self, entry: Entry) -> None:
-        """Queue a request."""
+    def add(self, entry: Entry, *, is_renewed: bool = False) -> None:
+        """Queue a request; `is_renewed` when it takes another's place, and its `since`."""
         request = entry[2]
         self.entries[request] = entry
+        self._has_renewed |= is_renewed
         if self.only is not None:
             self.only.add(entry)
             return
@@ -108,8 +124,8 @@ class Level:
         Flows that have none such are put aside, out of the way of the next call, until `restore`.
         """
         if self.only is not None:
-            index = 0 if limit == -inf else self.only.first_due(limit)
-            return Head(0.0, self.only, index) if index < len(self.only.entries) else None
+            place = 0 if limit == -inf else self.only.first_due(limit)
+            return Head(0.0, self.only, place) if place < len(self.only.entries) else None
         turns = self._turns
         while turns:
             tag, number, flow = turns[0]
@@ -121,25 +137,40 @@ class Level:
                 heapreplace(turns, (due_tag, number, flow))
             elif limit == -inf:
                 return Head(tag, flow, 0)
-            elif (index := flow.first_due(limit)) < len(flow.entries):
-                return Head(tag, flow, index)
+            elif (place := flow.first_due(limit)) < len(flow.entries):
+                return Head(tag, flow, place)
             else:
                 self._aside.append(heappop(turns))
         return None
 
     def pop(self, head: Head) -> Request:
         """Take out who runs next, and count it as its source's share."""
-        request = head.flow.entries.pop(head.place)[2]
+        request = head.flow.pop(head.place)
         del self.entries[request]
         if self.only is None:
             self._clock.charge(request.source, request.rows)
             self._clock.leave(request.source)
         return request
 
+    def take(self, flow: Flow, max_rows: int) -> list[Request]:
+        """Take out those in front of the only flow, as many as fit; the first in any case."""
+        taken = flow.take(max_rows)
+        for request in taken:
+            del self.entries[request]
+        return taken
+
     def restore(self) -> None:
         """Bring back the flows that `head` put aside."""
         while self._aside:
             heappush(self._turns, self._aside.pop())
+
+    def num_ahead(self, source: Source, key: float) -> int:
+        """Return how many requests are likely to run before a newcomer."""
+        if self.only is not None:
+            return self.only.num_before(key)
+        flow = self._flows.get(source)
+        its = 0 if flow is None else flow.num_before(key)
+        return min((its + 1) * len(self._turns), len(self.entries))
 
     def _list(self, flow: Flow) -> None:
         flow.is_listed = True

@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 
 from headrace.scheduling.fair import FairClock
@@ -26,7 +26,7 @@ LATE_STEP = 0.5  # what has timed out in a level stands so many steps behind it
 class Waiting:
     """Waiting requests of one kind."""
 
-    __slots__ = ("_by_rank", "_clock_of", "_is_shared", "levels", "num_requests", "rows")
+    __slots__ = ("_clock_of", "_is_shared", "by_rank", "levels", "num_requests", "rows")
 
     def __init__(self, clock_of: Callable[[float], FairClock], *, is_shared: bool) -> None:
         """Start empty.
@@ -38,7 +38,7 @@ class Waiting:
         self.rows = 0
         self.num_requests = 0
         self.levels: list[Level] = []  # by rank
-        self._by_rank: dict[float, Level] = {}
+        self.by_rank: dict[float, Level] = {}
         self._clock_of = clock_of
         self._is_shared = is_shared
 
@@ -49,20 +49,43 @@ class Waiting:
             return self.levels[0].since
         return min((level.since for level in self.levels), default=inf)
 
+    @property
+    def first_due(self) -> float:
+        """When the first is due; infinity when that does not matter to any."""
+        return min(
+            (flow.entries[0][4] for each in self.levels for flow in each.flows if flow.entries),
+            default=inf,
+        )
+
+    @property
+    def has_late(self) -> bool:
+        """Whether any has timed out and waits on behind the others."""
+        return len(self.levels) > 1 and any(
+            level.entries and level.rank % 1 for level in self.levels
+        )
+
     def share(self) -> None:
         """Let sources take turns from now on."""
         self._is_shared = True
         for level in self.levels:
             level.share()
 
-    def add(self, entry: Entry, rank: float) -> None:
-        """Queue a request; rank 0 is the most urgent."""
-        level = self._by_rank.get(rank)
+    def add(self, entry: Entry, rank: float, *, is_renewed: bool = False) -> None:
+        """Queue a request; rank 0 is the most urgent. See `Level.add`."""
+        level = self.by_rank.get(rank)
         if level is None:
             level = self._open(rank)
-        level.add(entry)
+        level.add(entry, is_renewed=is_renewed)
         self.rows += entry[2].rows
         self.num_requests += 1
+
+    def find(self, request: Request) -> tuple[Entry, float] | None:
+        """Return a request's entry and its rank; None when it is not in."""
+        for level in self.levels:
+            entry = level.entries.get(request)
+            if entry is not None:
+                return entry, level.rank
+        return None
 
     def remove(self, request: Request) -> bool:
         """Take a request out; False when it is not in."""
@@ -73,52 +96,32 @@ class Waiting:
                 return True
         return False
 
-    def top(self, limit: float = -inf) -> Level | None:
-        """Return the level whose turn it is, of those with a request due at `limit` or later."""
-        levels = [level for level in self.levels if level.entries]
-        levels.sort(key=_urgency)
-        for level in levels:
-            if limit == -inf or level.head(limit) is not None:
-                return level
-        return None
-
-    def take(self, max_rows: int, limit: float = -inf) -> list[Request]:
+    def take(self, max_rows: int, limit: float = -inf, first: Level | None = None) -> list[Request]:
         """Take out who runs together next, as many as fit into `max_rows`.
 
         Args:
             max_rows: Rows at most; a request with more is taken alone.
             limit: Who is due before is passed over and stays.
+            first: The level that the first of them is of; by default the one whose turn it is.
         """
-        taken: list[Request] = []
-        room = max_rows
         levels = self.levels
-        while True:
-            level = levels[0] if len(levels) == 1 else self.top(limit)
-            head = None if level is None else level.head(limit)
-            if level is None or head is None:
-                break
-            rows = head.entry[2].rows
-            if rows > room and taken:
-                break
-            room -= rows
-            taken.append(level.pop(head))
-        for level in levels:
-            level.restore()
-        self.rows -= max_rows - room
+        if len(levels) == 1 and limit == -inf and (flow := levels[0].only) is not None:
+            taken = levels[0].take(flow, max_rows)
+        else:
+            taken = self._take_in_turn(max_rows, limit, first)
+        self.rows -= sum([request.rows for request in taken])
         self.num_requests -= len(taken)
         return taken
 
+    def due_before(self, limit: float) -> list[tuple[float, int]]:
+        """Return (due, rows) of every request that is due by `limit`, the first due first."""
+        found = [(entry[4], entry[2].rows) for entry in self._before(limit)]
+        found.sort()
+        return found
+
     def take_before(self, limit: float) -> list[Request]:
-        """Take out every request that is due before `limit`."""
-        gone: list[Request] = []
-        for level in self.levels:
-            for flow in level.flows:
-                # Keys are never later than what is due, so that the search ends soon.
-                for entry in flow.entries:
-                    if entry[0] >= limit:
-                        break
-                    if entry[4] < limit:
-                        gone.append(entry[2])
+        """Take out every request that is due by `limit`."""
+        gone = [entry[2] for entry in self._before(limit)]
         for request in gone:
             self.remove(request)
         return gone
@@ -127,13 +130,50 @@ class Waiting:
         """Return who waits, in no order."""
         return [request for level in self.levels for request in level.entries]
 
+    def _take_in_turn(self, max_rows: int, limit: float, first: Level | None) -> list[Request]:
+        taken: list[Request] = []
+        room, levels = max_rows, self.levels
+        only = levels[0] if len(levels) == 1 else None
+        while True:
+            level = only or first or self._top(limit)
+            first = None
+            head = None if level is None else level.head(limit)
+            if level is None or head is None:
+                break
+            room -= head.entry[2].rows
+            if room < 0 and taken:
+                break
+            taken.append(level.pop(head))
+        for level in levels:
+            level.restore()
+        return taken
+
+    def _top(self, limit: float) -> Level | None:
+        """Return the level whose turn it is, of those with a request due at `limit` or later."""
+        levels = [level for level in self.levels if level.entries]
+        levels.sort(key=urgency)
+        for level in levels:
+            if limit == -inf or level.head(limit) is not None:
+                return level
+        return None
+
+    def _before(self, limit: float) -> Iterator[Entry]:
+        for level in self.levels:
+            for flow in level.flows:
+                for entry in flow.entries:
+                    if entry[0] > limit:
+                        break  # keys are never later than what is due
+                    if entry[4] <= limit:
+                        yield entry
+
     def _open(self, rank: float) -> Level:
-        level = self._by_rank[rank] = Level(rank * AGING_S, self._clock_of(rank))
+        level = self.by_rank[rank] = Level(rank, self._clock_of(rank))
         if self._is_shared:
             level.share()
-        self.levels = [self._by_rank[rank] for rank in sorted(self._by_rank)]
+        self.levels = [self.by_rank[rank] for rank in sorted(self.by_rank)]
         return level
 
 
-def _urgency(level: Level) -> float:
-    return level.since + level.rank_s
+def urgency(level: Level) -> float:
+    """Return since when a level counts as waiting: the least goes first."""
+    return level.since + level.rank * AGING_S

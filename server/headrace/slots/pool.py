@@ -45,8 +45,10 @@ class SlotPool:
         return False
 
     def num_busy(self) -> int:
-        """Return how many slots have work in flight."""
-        return sum(1 for slot in self._shared if slot.in_flight)
+        """Return how many slots that work have something in flight."""
+        if self._only is not None:
+            return 1 if self._only.in_flight and self._only.state is SlotState.OPEN else 0
+        return len([1 for slot in self._shared if slot.in_flight and slot.state is SlotState.OPEN])
 
     def least_s(self, layout: Layout) -> float:
         """Return what a run of this layout will hardly fall below, in seconds; 0 when unknown."""

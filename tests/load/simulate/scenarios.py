@@ -98,7 +98,9 @@ def _core(
 ) -> VirtualCore:
     return VirtualCore(
         curve,
-        lambda pool, capacity: DynamicBatcher(spec, capacity, pool.starts_at, max_queue_size),
+        lambda pool, capacity: DynamicBatcher(
+            spec, capacity, pool.starts_at, max_queue_size, pool.num_busy
+        ),
         draw=noisy(curve, seed),
         num_slots=num_slots,
         host=host,

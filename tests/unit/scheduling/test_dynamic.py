@@ -179,5 +179,9 @@ def test_what_is_late_ends_though_no_slot_is_free() -> None:
     queue.start = 1.0
     late, fine = queue.add(deadline_s=0.5), queue.add(deadline_s=2.0)
     queue.expire()
-    assert queue.lost == [(late, "expired")]
+    assert queue.lost == [(late, "hopeless")]
+    queue.now = 0.6
+    queue.add(deadline_s=-0.1)
+    queue.expire()
+    assert queue.lost[1][1] == "expired"
     assert queue.batcher.remove(fine)
