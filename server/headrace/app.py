@@ -8,21 +8,21 @@ import gc
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.access import Access, open_access
 from headrace.banner import OFF, Banner, banner_model, print_banner
 from headrace.catalog import ModelCatalog
 from headrace.config import ServerConfig
+from headrace.control.keeper import Core, ModelKeeper
 from headrace.device import open_device
 from headrace.device.base import Device
-from headrace.engines.repository import find_models
 from headrace.errors import ConfigError
 from headrace.fronts import FrontDoor
-from headrace.life import EXIT_CUT_SHORT, Life, Phase
+from headrace.life import EXIT_CUT_SHORT, EXIT_STOPPED, Life, Phase
 from headrace.link.local import LocalLink
-from headrace.loader import Loader, LoadOptions, load_all
 from headrace.memory import keep_large_blocks
 from headrace.metrics import Metrics
 from headrace.metrics_http import MetricsServer
@@ -48,6 +48,10 @@ log = logging.getLogger(__name__)
 
 clock = time.monotonic
 
+LAST_LOAD_S = 5.0
+"""For a load that is at work when all requests are finished: an engine cannot be stopped, and ends
+with the process."""
+
 
 @dataclass(slots=True)
 class _Opened:
@@ -55,11 +59,9 @@ class _Opened:
 
     config: ServerConfig
     device: Device
-    blocks: BlockPool
-    metrics: Metrics
     catalog: ModelCatalog
-    scheduler: Scheduler
     link: LocalLink
+    keeper: ModelKeeper
     door: FrontDoor
     http: MetricsServer | None
 
@@ -108,9 +110,11 @@ async def _serve(config: ServerConfig, log_control: LogControl) -> None:
             grace_s=config.exit_timeout_s,
             clock=clock,
         )
-        if not is_finished:
+        is_loaded = await opened.keeper.close(LAST_LOAD_S if is_finished else 0.0)
+        if not (is_finished and is_loaded):
             await opened.door.close()
-            life.exit_now(EXIT_CUT_SHORT)  # closing slots would wait for the work in them
+            # Closing slots would wait for the work in them. A load that is cut short loses nothing.
+            life.exit_now(EXIT_STOPPED if is_finished else EXIT_CUT_SHORT)
 
 
 @contextlib.asynccontextmanager
@@ -127,15 +131,16 @@ async def _open(
         access = open_access(config, metrics, clock=clock)  # before what takes long to load
         catalog = ModelCatalog(strict_readiness=config.strict_readiness)
         stack.callback(catalog.close)
-        loader = Loader(device, blocks, metrics, _load_options(config), clock=clock)
-        await asyncio.to_thread(_load, config, device, loader, catalog)  # signals are heard
-        scheduler = _open_scheduler(config, blocks, catalog)
+        scheduler = _open_scheduler(config, blocks)
         link = LocalLink(scheduler)
+        core = Core(device, blocks, metrics, catalog, link, timeline)
+        keeper = ModelKeeper(config, core, is_leaving=life.is_leaving, clock=clock)
+        stack.push_async_callback(keeper.close, LAST_LOAD_S)
+        await asyncio.to_thread(keeper.load_at_start)  # signals are heard
         stack.callback(link.close)
         catalog.watch(lambda: scheduler.sticky is None and life.is_serving())
         observe(metrics, scheduler, blocks, config)
-        for model in catalog.models():
-            observe_model(metrics, model)
+        _serve_all(catalog, scheduler, metrics)
         stack.callback(metrics.close)
         http = _open_http(config, life, metrics, scheduler, catalog)
         if http is not None:
@@ -144,13 +149,15 @@ async def _open(
         stack.callback(timeline.close)
         trace = _connect(timeline, config, device, catalog, infer)
         settings = SettingsService(catalog, log_control, trace)
+        answers = _answers(config, life, catalog, settings, keeper)
         door = _make_door(
-            config, life, device, link, catalog, infer=infer, settings=settings, access=access
+            config, life, device, link, catalog, infer=infer, answers=answers, access=access
         )
         stack.push_async_callback(door.close)
         observe_door(metrics, door)
         await door.start()
-        yield _Opened(config, device, blocks, metrics, catalog, scheduler, link, door, http)
+        keeper.begin()
+        yield _Opened(config, device, catalog, link, keeper, door, http)
 
 
 def _gpu(config: ServerConfig) -> int:
@@ -163,46 +170,16 @@ def _gpu(config: ServerConfig) -> int:
     return config.gpus[0] if config.gpus else 0
 
 
-def _load_options(config: ServerConfig) -> LoadOptions:
-    return LoadOptions(
-        auto_complete=not config.disable_auto_complete_config,
-        default_num_slots=config.default_num_slots,
-        default_max_queue_size=config.max_queue_size,
-        ort_intra_op_threads=config.ort_intra_op_threads,
-        allow_host_code=config.allow_host_code,
-        cuda_graphs=config.cuda_graphs,
-    )
-
-
-def _load(config: ServerConfig, device: Device, loader: Loader, catalog: ModelCatalog) -> None:
-    device.bind_thread()
-    num_faults = load_all(
-        find_models(
-            config.model_repository,
-            config.model_files,
-            compute_capability=loader.compute_capability,
-        ),
-        loader,
-        catalog,
-    )
-    if num_faults and config.exit_on_error:
-        raise ConfigError(
-            f"{num_faults} of the models cannot be served (see the log); "
-            "--exit-on-error=false serves the others"
-        )
-    if not num_faults and not any(catalog.models()):
-        raise ConfigError(
-            "there is no model to serve: name a model file, or a folder with --model-repository"
-        )
-
-
-def _open_scheduler(config: ServerConfig, blocks: BlockPool, catalog: ModelCatalog) -> Scheduler:
+def _open_scheduler(config: ServerConfig, blocks: BlockPool) -> Scheduler:
     waiting_bytes = max(config.max_bytes_in_flight - config.pinned_memory_pool_bytes, 0)
     admission = Admission(blocks, max_waiting_bytes=waiting_bytes)
-    scheduler = Scheduler(blocks, Poller(), admission, clock=clock)
+    return Scheduler(blocks, Poller(), admission, clock=clock)
+
+
+def _serve_all(catalog: ModelCatalog, scheduler: Scheduler, metrics: Metrics) -> None:
     for model in catalog.models():
         scheduler.add_line(model.line)
-    return scheduler
+        observe_model(metrics, model)
 
 
 def _open_http(
@@ -256,6 +233,18 @@ def _make_infer(config: ServerConfig, link: LocalLink, catalog: ModelCatalog) ->
     )
 
 
+def _answers(
+    config: ServerConfig,
+    life: Life,
+    catalog: ModelCatalog,
+    settings: SettingsService,
+    keeper: ModelKeeper,
+) -> dict[str, Callable[[Any], Any]]:
+    """Return what answers each unary RPC but ModelInfer."""
+    admin = AdminService(catalog, server_id=config.server_id, is_stopping=life.is_stopping)
+    return {**admin.methods, **settings.methods, **keeper.service().methods}
+
+
 def _make_door(
     config: ServerConfig,
     life: Life,
@@ -264,7 +253,7 @@ def _make_door(
     catalog: ModelCatalog,
     *,
     infer: InferService,
-    settings: SettingsService,
+    answers: Mapping[str, Callable[[Any], Any]],
     access: Access,
 ) -> FrontDoor:
     return FrontDoor(
@@ -273,8 +262,7 @@ def _make_door(
         link,
         access=access,
         infer=infer,
-        settings=settings,
-        admin=AdminService(catalog, server_id=config.server_id, is_stopping=life.is_stopping),
+        answers=answers,
         health=HealthService(catalog, is_welcome=life.is_serving, is_stopping=life.is_stopping),
         wait=choose_wait(config.poller_wait, device.kind),
         clock=clock,

@@ -99,6 +99,14 @@ class ModelCatalog:
         self._absent = {key: absent for key, absent in self._absent.items() if key[0] != name}
         self.generation += 1
 
+    def write_off(self, name: str) -> None:
+        """Say of every version that is not served that it was unloaded."""
+        gone = Absent(UNAVAILABLE, UNLOADED, is_fault=False)
+        self._absent = {
+            key: gone if key[0] == name else absent for key, absent in self._absent.items()
+        }
+        self.generation += 1
+
     def versions(self, name: str) -> Versions:
         """Return the served versions of a model."""
         return self._served.get(name, {})

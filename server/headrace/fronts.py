@@ -6,9 +6,9 @@ import asyncio
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.access import Access
 from headrace.config import ServerConfig
@@ -19,13 +19,11 @@ from headrace.errors import ConfigError
 from headrace.link.base import StreamLink
 from headrace.naps import end_naps_in_time
 from headrace.port import channel_options, joined
-from headrace.rpc.admin import AdminService
 from headrace.rpc.drive import LoopDriver
 from headrace.rpc.grpcio_front import GrpcioFront, GrpcioOptions
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import InferService
 from headrace.rpc.inflate import Inflater
-from headrace.rpc.settings import SettingsService
 from headrace.rpc.stream import StreamBounds
 from headrace.rpc.stream_service import StreamService
 from headrace.slots.wait import Wait
@@ -49,8 +47,7 @@ class FrontDoor:
         *,
         access: Access,
         infer: InferService,
-        admin: AdminService,
-        settings: SettingsService,
+        answers: Mapping[str, Callable[[Any], Any]],
         health: HealthService,
         wait: Wait,
         clock: Callable[[], float],
@@ -60,8 +57,7 @@ class FrontDoor:
         self._link = link
         self._access = access
         self._infer = infer
-        self._admin = admin
-        self._settings = settings
+        self._answers = answers  # by RPC, of all that are unary but ModelInfer
         self._health = health
         self._wait = wait
         self._clock = clock
@@ -194,8 +190,7 @@ class FrontDoor:
             self._link,
             driver,
             infer=self._infer,
-            admin=self._admin,
-            settings=self._settings,
+            answers=self._answers,
             health=self._health,
             streams=self.streams,
             gate=self._access.gate,

@@ -55,6 +55,10 @@ class Life:
         """Whether new traffic is welcome: what readiness says of the server itself."""
         return self.phase is Phase.SERVING
 
+    def is_leaving(self) -> bool:
+        """Whether the end has begun: models are loaded no more."""
+        return self.phase >= Phase.LAME_DUCK
+
     def is_stopping(self) -> bool:
         """Whether new requests are refused."""
         return self.phase >= Phase.DRAINING

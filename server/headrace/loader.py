@@ -82,6 +82,7 @@ class Loader:
                 it stays open.
         """
         path = source.versions[version]
+        free_bytes = self._free_bytes()
         with ExitStack() as undo:
             engine = self._open_engine(path, source)
             undo.callback(engine.close)
@@ -107,7 +108,12 @@ class Loader:
             least_rows=opened.least_rows,
             footprint=opened.footprint,
             graphs=opened.graphs,
+            taken_bytes=max(free_bytes - self._free_bytes(), 0),
         )
+
+    def _free_bytes(self) -> int:
+        """Return what is free on a device with memory of its own."""
+        return 0 if self._device.is_unified else self._device.memory_info()[0]
 
     def _open_slots(
         self, source: ModelSource, engine: Engine, spec: ModelSpec, config: config_pb.ModelConfig

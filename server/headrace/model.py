@@ -38,6 +38,7 @@ class ServedModel:
         least_rows: Mapping[Layout, int] | None = None,
         footprint: Footprint | None = None,
         graphs: GraphTally | None = None,
+        taken_bytes: int = 0,
     ) -> None:
         """Put the parts together.
 
@@ -51,12 +52,14 @@ class ServedModel:
             least_rows: Of those that fewer rows, down to so many, are padded to; 0 for none.
             footprint: The memory it takes, on a device with memory of its own.
             graphs: What its CUDA graphs did, where they are on.
+            taken_bytes: How much less of such a device's memory was free after it was loaded.
         """
         self.spec = spec
         self.config = config
         self.line = line
         self.footprint = footprint
         self.graphs = graphs
+        self.taken_bytes = taken_bytes
         self._engine = engine
         self._kinds = kinds or Kinds(engine)
         self._kinds.settle(warm, least_rows or {})

@@ -37,6 +37,8 @@ OFFERED = [
     "ModelStatistics",
     "ModelStreamInfer",
     "RepositoryIndex",
+    "RepositoryModelLoad",
+    "RepositoryModelUnload",
     "ServerLive",
     "ServerMetadata",
     "ServerReady",
@@ -48,8 +50,6 @@ NOT_OFFERED = {
     "CudaSharedMemoryStatus": "Client shared memory is disabled",
     "SystemSharedMemoryRegister": "Client shared memory is disabled",
     "SystemSharedMemoryStatus": "Client shared memory is disabled",
-    "RepositoryModelLoad": "models load at start",
-    "RepositoryModelUnload": "models load at start",
 }
 
 
@@ -70,6 +70,17 @@ def test_what_is_not_offered_says_what_to_do(client: RpcClient, name: str) -> No
     """UNIMPLEMENTED, with a text of ours rather than gRPC's."""
     code, text = failure(client, name)
     assert (code, NOT_OFFERED[name] in text) == (Code.UNIMPLEMENTED, True), text
+
+
+@pytest.mark.parametrize("name", ["RepositoryModelLoad", "RepositoryModelUnload"])
+def test_models_stay_unless_the_operator_lets_clients_change_them(
+    client: RpcClient, name: str
+) -> None:
+    """UNAVAILABLE as Triton says it, with what would allow it."""
+    code, text = failure(client, name, model_name="slow")
+    assert code == Code.UNAVAILABLE
+    assert "explicit model load / unload is not allowed" in text
+    assert client.ask("ModelReady", name="slow").ready
 
 
 def test_server_live_and_ready(client: RpcClient, small: Server) -> None:
@@ -123,6 +134,8 @@ def test_server_metadata(client: RpcClient) -> None:
         "classification",
         "logging",
         "model_configuration",
+        "model_repository",
+        "model_repository(unload_dependents)",
         "parameters",
         "statistics",
         "trace",

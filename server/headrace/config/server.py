@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.config.access import AccessSettings
+from headrace.config.control import ModelControlSettings
 from headrace.config.network import (
     DEFAULT_CONNECTION_AGE_MS,
     DEFAULT_CONNECTIONS,
@@ -27,6 +28,7 @@ _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 @dataclass(frozen=True, kw_only=True)
 class ServerConfig(
     ModelSettings,
+    ModelControlSettings,
     GrpcSettings,
     TlsSettings,
     AccessSettings,
@@ -125,9 +127,8 @@ class ServerConfig(
         for group in self.repeated_groups():
             reason = f"got {group!r} more than once"
             yield _error("grpc_restricted_protocol", reason, "restrict each protocol once")
-        if self.model_control_mode != "none":
-            reason = f"got {self.model_control_mode!r}, which is not offered yet, expected 'none'"
-            yield _error("model_control_mode", reason, "restart the server to change its models")
+        for name, reason, fix in self.control_faults():
+            yield _error(name, reason, fix)
         if not self.grpc_address:
             yield _error("grpc_address", "got '', expected an address", "0.0.0.0 means all of them")
         addresses = {self.grpc_address, self.metrics_address}

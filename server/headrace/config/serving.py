@@ -38,9 +38,6 @@ class ModelSettings:
         "Demand a complete config.pbtxt instead of filling in what the model file tells.",
         aliases=("strict-model-config",),
     )
-    model_control_mode: Literal["none", "poll", "explicit"] = option(
-        "none", "none: load every model at the start and keep it."
-    )
     allow_host_code: bool = option(
         False,
         "Load plans that carry host code. Such a plan runs native code of its maker in this "

@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 ort.set_default_logger_severity(3)  # errors: our own log says the rest
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+CONFINED_SINCE = (1, 24, 4)
+"""A model may name files that hold its weights. 1.23.2 reads whatever is named, /etc/passwd, too;
+1.24.4 refuses names that lead out of the model's folder (both were tried)."""
+
 NO_GPU_PACKAGE = (
     "this onnxruntime has no CUDA provider; install headrace-server[onnxruntime-gpu] in place of "
     "onnxruntime, or serve on the CPU with --device host"
@@ -63,6 +67,12 @@ class OpenSession:
 
     session: Any
     stays_on_gpu: bool = False
+
+
+def is_confined() -> bool:
+    """Say whether this release keeps models from reading files outside of their folder."""
+    digits = (part for part in ort.__version__.split("+")[0].split(".")[:3])
+    return tuple(int(part) for part in digits if part.isdigit()) >= CONFINED_SINCE
 
 
 def open_cpu_session(path: Path, options: OrtOptions) -> OpenSession:

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from headrace.engines.model_folder import (
     FolderReader,
@@ -28,7 +29,15 @@ from headrace.engines.platforms import PLATFORMS, platform_of_file
 from headrace.errors import ConfigError
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
-__all__ = ["Found", "ModelSource", "find_model", "find_models", "model_places", "single_file"]
+__all__ = [
+    "Found",
+    "ModelSource",
+    "Places",
+    "find_models",
+    "find_places",
+    "read_model",
+    "single_file",
+]
 
 SINGLE_FILE_MAX_BATCH_SIZE = 256
 """A first look must not end at Triton's default of 4 rows; still a bound for the device buffers."""
@@ -97,57 +106,74 @@ def find_models(
     return found
 
 
-def find_model(
-    name: str,
-    repositories: Sequence[Path],
-    files: Sequence[Path] = (),
-    *,
-    compute_capability: str = "",
-    override: config_pb.ModelConfig | None = None,
-) -> ModelSource:
-    """Find one model by its name, which never becomes part of a path.
+class Places(NamedTuple):
+    """Where models lie.
+
+    Attributes:
+        by_name: In order of names; a model that is in several places has a fault.
+        faults: What could not be looked into: models may be missing here that are there.
+    """
+
+    by_name: dict[str, list[Path]]
+    faults: list[ConfigError]
+
+    def one(self, name: str) -> Path:
+        """Return where a model lies; a name never becomes part of a path.
+
+        Raises:
+            ConfigError: It is not there, or there twice.
+        """
+        places = self.by_name.get(name, [])
+        if len(places) == 1:
+            return places[0]
+        if places:
+            raise _twice(name, places)
+        why = "; ".join(map(str, self.faults)) or "no repository has a model of that name"
+        raise ConfigError(
+            f"failed to load '{name[:64]}', failed to poll from model repository: {why}"
+        )
+
+
+def find_places(repositories: Sequence[Path], files: Sequence[Path] = ()) -> Places:
+    """Find where models lie, and look into none of them.
 
     Args:
-        name: May have come from a client.
         repositories: Folders of model folders.
         files: Models without a repository.
+    """
+    found = Found()
+    places: defaultdict[str, list[Path]] = defaultdict(list)
+    for repository in _distinct(repositories, found.notes):
+        for folder in _model_folders(repository, found):
+            places[folder.name].append(folder)
+    for file in files:
+        places[file.stem].append(file)
+    return Places(dict(sorted(places.items())), found.faults)
+
+
+def read_model(
+    place: Path, *, compute_capability: str = "", override: config_pb.ModelConfig | None = None
+) -> ModelSource:
+    """Read one model's folder, or take in a model that is one file.
+
+    Args:
+        place: See `find_places`.
         compute_capability: Of the GPU, such as "8.0"; empty on a CPU.
         override: A configuration that takes the place of the written one.
 
     Raises:
-        ConfigError: It is not there, it is there twice, or it has faults; all of them are told.
+        ConfigError: It has faults; all of them are told.
     """
-    places = model_places(repositories, files).get(name, [])
-    if not places:
-        raise ConfigError(
-            f"failed to load '{name[:64]}', failed to poll from model repository: "
-            "no repository has a model of that name"
-        )
-    if len(places) > 1:
-        raise _twice(name, places)
-    if places[0].is_file():
+    if not place.is_dir():
         if override is not None:
-            raise ConfigError(
-                "a model that was given as a file takes no other configuration", path=name
-            )
-        return single_file(places[0])
+            reason = "a model that was given as a file takes no other configuration"
+            raise ConfigError(reason, path=place.stem)
+        return single_file(place)
     faults: list[ConfigError] = []
-    reader = FolderReader(faults, [], compute_capability, override)
-    source = reader.read(places[0], places[0].parent)
+    source = FolderReader(faults, [], compute_capability, override).read(place, place.parent)
     if source is None:
-        raise together(faults, str(places[0]))
+        raise together(faults, str(place))
     return source
-
-
-def model_places(repositories: Sequence[Path], files: Sequence[Path] = ()) -> dict[str, list[Path]]:
-    """Return by name where models are, in order of names; one of several places has a fault."""
-    places: defaultdict[str, list[Path]] = defaultdict(list)
-    for repository in _distinct(repositories, []):
-        for folder in _model_folders(repository, Found()):
-            places[folder.name].append(folder)
-    for file in files:
-        places[file.stem].append(file)
-    return dict(sorted(places.items()))
 
 
 def together(faults: Sequence[ConfigError], path: str) -> ConfigError:

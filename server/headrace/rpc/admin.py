@@ -1,12 +1,11 @@
-"""Every unary RPC but ModelInfer: what the server and its models are, and how they have done."""
+"""What the server and its models are, and how they have done."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.errors import NotFoundError, UnavailableError, UnsupportedError
-from headrace.escape import printable
+from headrace.errors import NotFoundError, UnavailableError
 from headrace.link.base import Catalog, IndexEntry
 from headrace.release import release
 from headrace.rpc.messages import config_message, statistics_message, tensor_metadata
@@ -18,15 +17,14 @@ EXTENSIONS = (
     "classification",
     "logging",
     "model_configuration",
+    "model_repository",
+    "model_repository(unload_dependents)",
     "parameters",
     "statistics",
     "trace",
 )
 
-NO_MODEL_CONTROL = "explicit model load / unload is not offered yet; models load at start"
 NOT_OFFERED = {
-    "RepositoryModelLoad": NO_MODEL_CONTROL,
-    "RepositoryModelUnload": NO_MODEL_CONTROL,
     "SystemSharedMemoryStatus": "Client shared memory is disabled",
     "SystemSharedMemoryRegister": "Client shared memory is disabled",
     "CudaSharedMemoryStatus": "Client shared memory is disabled",
@@ -55,7 +53,6 @@ class AdminService:
             "ModelMetadata": self.model_metadata,
             "ModelConfig": self.model_config,
             "ModelStatistics": self.model_statistics,
-            "RepositoryIndex": self.repository_index,
             "SystemSharedMemoryUnregister": self.system_shared_memory_unregister,
             "CudaSharedMemoryUnregister": self.cuda_shared_memory_unregister,
         }
@@ -113,23 +110,6 @@ class AdminService:
         return pb.ModelStatisticsResponse(
             model_stats=[
                 statistics_message(each) for each in up if request.name in ("", each.spec.name)
-            ]
-        )
-
-    def repository_index(self, request: pb.RepositoryIndexRequest) -> pb.RepositoryIndexResponse:
-        """List every model version with its state; `ready` leaves out what is not."""
-        if request.repository_name:
-            raise UnsupportedError("'repository_name' specification is not supported")
-        return pb.RepositoryIndexResponse(
-            models=[
-                pb.RepositoryIndexResponse.ModelIndex(
-                    name=printable(entry.name),  # what failed may be called anything on disk
-                    version=entry.version,
-                    state=entry.state,
-                    reason=printable(entry.reason),
-                )
-                for entry in self._catalog.index()
-                if entry.state == "READY" or not request.ready
             ]
         )
 

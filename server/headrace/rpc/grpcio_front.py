@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
@@ -18,7 +18,7 @@ import grpc
 
 from headrace.errors import ConfigError, HeadraceError, RequestError, UnsupportedError
 from headrace.link.base import Link
-from headrace.rpc.admin import NOT_OFFERED, AdminService
+from headrace.rpc.admin import NOT_OFFERED
 from headrace.rpc.departures import hush_departures
 from headrace.rpc.drive import LoopDriver
 from headrace.rpc.gate import Gate
@@ -27,7 +27,6 @@ from headrace.rpc.infer import UNREAD, InferService
 from headrace.rpc.inflate import HEADS, OPTION, Inflater
 from headrace.rpc.parse import parse
 from headrace.rpc.reflection import reflection_handler
-from headrace.rpc.settings import SettingsService
 from headrace.rpc.status import Status, abort, status_of
 from headrace.rpc.stream_service import StreamService
 from headrace.rpc.wishes import Metadata
@@ -87,8 +86,7 @@ class GrpcioFront:
         driver: LoopDriver | None,
         *,
         infer: InferService,
-        admin: AdminService,
-        settings: SettingsService,
+        answers: Mapping[str, Callable[[Any], Any]],
         health: HealthService,
         streams: StreamService,
         inflater: Inflater,
@@ -98,7 +96,7 @@ class GrpcioFront:
         """Prepare; `driver` is None where another front serves ModelInfer, `gate` for everybody."""
         self._options = options
         self._infer = infer
-        self._answers = {**admin.methods, **settings.methods}
+        self._answers = answers
         self._health = health
         self._streams = streams
         self._inflater = inflater

@@ -85,6 +85,11 @@ class BlockPool:
         self.num_leased = 0
         self.leased_bytes = 0
 
+    @property
+    def budget_bytes(self) -> int:
+        """How much memory all blocks together may take."""
+        return self._budget_bytes
+
     def fits(self, size_bytes: int, count: int = 1) -> bool:
         """Say whether so many blocks of this size could ever be leased at a time."""
         return size_class(size_bytes) * count <= self._budget_bytes

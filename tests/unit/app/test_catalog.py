@@ -201,6 +201,17 @@ def test_what_failed_is_forgotten_when_it_is_served_or_told_to_be() -> None:
     assert catalog.failures == {}
 
 
+def test_what_failed_is_written_off_when_its_model_is_unloaded() -> None:
+    """It keeps nobody from being ready any more."""
+    catalog = ModelCatalog()
+    catalog.add_failed("m", 2, "broken")
+    catalog.add_failed("other", 1, "broken")
+    catalog.write_off("m")
+    assert list(catalog.failures) == [("other", 1)]
+    with pytest.raises(NotFoundError, match="'m' has no available versions"):
+        catalog.find("m", "2")
+
+
 def test_what_is_remembered_of_absent_versions_is_bounded() -> None:
     """Clients may name as many models as they like."""
     catalog = ModelCatalog()

@@ -72,7 +72,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("poller_wait", 3, "one of auto, spin, nap, predict, notify"),
     ("overload_status", "INTERNAL", "one of UNAVAILABLE, RESOURCE_EXHAUSTED"),
     ("log_format", "xml", "one of default, json"),
-    ("model_control_mode", "explicit", "not offered yet"),
     ("allow_metrics", "maybe", "true or false"),
     ("exit_on_error", 2, "true or false"),
     ("server_id", "two\nlines", "without control characters"),

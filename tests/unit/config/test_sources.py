@@ -78,7 +78,8 @@ RULED = {  # whose value from `example` is refused alone, by a rule between sett
     "grpc_server_key",
     "grpc_root_cert",
     "max_bytes_in_flight",
-    "model_control_mode",
+    "load_model",
+    "allow_model_uploads",
 }
 
 

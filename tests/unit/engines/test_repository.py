@@ -12,9 +12,9 @@ import pytest
 
 from headrace.engines.repository import (
     Found,
-    find_model,
     find_models,
-    model_places,
+    find_places,
+    read_model,
     single_file,
 )
 from headrace.errors import ConfigError
@@ -406,8 +406,8 @@ def test_one_model_is_found_by_its_name(tmp_path: Path) -> None:
     file.write_bytes(b"\x08\x08")
     where = ([tmp_path / "a", tmp_path / "b"], [file])
     for model in find_models(*where).models:
-        assert find_model(model.name, *where) == model
-    assert list(model_places(*where)) == ["one", "three", "two"]
+        assert read_model(find_places(*where).one(model.name)) == model
+    assert list(find_places(*where).by_name) == ["one", "three", "two"]
 
 
 @pytest.mark.parametrize(
@@ -418,30 +418,30 @@ def test_a_name_is_never_a_path(tmp_path: Path, name: str) -> None:
     """It is looked for among the names that are there."""
     write_model(tmp_path / "b", "two")
     with pytest.raises(ConfigError, match="failed to poll from model repository"):
-        find_model(name, [tmp_path / "b"])
+        find_places([tmp_path / "b"]).one(name)
 
 
 def test_one_model_with_faults_tells_all_of_them(tmp_path: Path) -> None:
     """And one that is there twice is served by neither."""
     write_model(tmp_path / "a", "bad", 'name: "good" default_model_filename: "../x.onnx"')
     with pytest.raises(ConfigError, match=r'name: "good".*default_model_filename'):
-        find_model("bad", [tmp_path / "a"])
+        read_model(tmp_path / "a" / "bad")
     write_model(tmp_path / "b", "bad")
     with pytest.raises(ConfigError, match="is there 2 times"):
-        find_model("bad", [tmp_path / "a", tmp_path / "b"])
+        find_places([tmp_path / "a", tmp_path / "b"]).one("bad")
 
 
 def test_a_configuration_can_be_given_in_place_of_the_written_one(tmp_path: Path) -> None:
     """It is checked as that would be, and faults name it; the given one is not changed."""
     write_model(tmp_path, "m", "max_batch_size: 4", versions=(1, 2))
     given = config_of("max_batch_size: 8 version_policy { all {} }")
-    source = find_model("m", [tmp_path], override=given)
+    source = read_model(tmp_path / "m", override=given)
     assert (source.config.max_batch_size, sorted(source.versions)) == (8, [1, 2])
     assert (given.name, str(source.config_path)) == ("", "config override")
     with pytest.raises(ConfigError, match="config override: name"):
-        find_model("m", [tmp_path], override=config_of('name: "other"'))
+        read_model(tmp_path / "m", override=config_of('name: "other"'))
     with pytest.raises(ConfigError, match="config override: default_model_filename"):
-        find_model("m", [tmp_path], override=config_of('default_model_filename: "/etc/x.onnx"'))
+        read_model(tmp_path / "m", override=config_of('default_model_filename: "/etc/x.onnx"'))
 
 
 def test_a_model_given_as_a_file_takes_no_other_configuration(tmp_path: Path) -> None:
@@ -449,4 +449,13 @@ def test_a_model_given_as_a_file_takes_no_other_configuration(tmp_path: Path) ->
     file = tmp_path / "m.onnx"
     file.write_bytes(b"\x08\x08")
     with pytest.raises(ConfigError, match="takes no other configuration"):
-        find_model("m", [], [file], override=config_of("max_batch_size: 8"))
+        read_model(file, override=config_of("max_batch_size: 8"))
+
+
+def test_what_cannot_be_looked_into_is_told(tmp_path: Path) -> None:
+    """A model may be there that was not seen: who unloads what is gone must know."""
+    write_model(tmp_path / "a", "m")
+    places = find_places([tmp_path / "a", tmp_path / "gone"])
+    assert (list(places.by_name), len(places.faults)) == (["m"], 1)
+    with pytest.raises(ConfigError, match=r"failed to poll.*gone"):
+        places.one("other")

@@ -1,4 +1,4 @@
-"""What the service tests cannot bring about: names that are no text, a catalog that changes."""
+"""What the service tests cannot bring about: a server that stops, a catalog that changes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,6 @@ from headrace.errors import UnavailableError
 from headrace.rpc.admin import AdminService
 from headrace_proto.v1 import inference_pb2 as pb
 from helpers.served import catalog_of, served
-
-
-def test_the_index_tells_of_files_whose_names_are_no_text() -> None:
-    """A folder's name need not be UTF-8; a message's strings must be."""
-    catalog = catalog_of()
-    catalog.add_failed("b\udcffd", 1, "/models/\udcff/model.onnx: is broken")
-    admin = AdminService(catalog, server_id="s", is_stopping=lambda: False)
-    reply = admin.repository_index(pb.RepositoryIndexRequest())
-    (entry,) = pb.RepositoryIndexResponse.FromString(reply.SerializeToString()).models
-    assert (entry.state, "is broken" in entry.reason) == ("UNAVAILABLE", True)
 
 
 def test_a_stopping_server_says_so() -> None:

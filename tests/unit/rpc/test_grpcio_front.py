@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2
 
 from headrace.catalog import ModelCatalog
 from headrace.errors import ConfigError
-from headrace.rpc.admin import NOT_OFFERED, AdminService
+from headrace.rpc.admin import NOT_OFFERED
 from headrace.rpc.drive import LoopDriver
 from headrace.rpc.grpcio_front import GrpcioFront, GrpcioOptions
 from headrace.rpc.health import SERVICE as HEALTH
@@ -29,7 +29,7 @@ from headrace.slots.wait import Wait
 from headrace_proto.service import METHODS
 from helpers.core_rig import Rig
 from helpers.served import catalog_of, served
-from helpers.settings import settings_of
+from helpers.settings import answers_of
 
 Status = health_pb2.HealthCheckResponse
 
@@ -63,8 +63,7 @@ class Door:
             link,
             driver,
             infer=infer,
-            admin=AdminService(catalog, server_id="s", is_stopping=lambda: self.phases.is_stopping),
-            settings=settings_of(catalog),
+            answers=answers_of(catalog, is_stopping=lambda: self.phases.is_stopping),
             health=HealthService(
                 catalog,
                 is_welcome=lambda: self.phases.is_welcome,
@@ -183,8 +182,7 @@ def test_what_is_not_offered_says_so(name: str, tmp_path: Path) -> None:
 
 def test_every_method_of_the_protocol_is_one_or_the_other() -> None:
     """None is forgotten, none is both."""
-    admin = AdminService(catalog_of(), server_id="s", is_stopping=bool)
-    offered = [*admin.methods, *settings_of(catalog_of()).methods]
+    offered = [*answers_of(catalog_of())]
     assert sorted([*offered, *NOT_OFFERED, "ModelInfer", "ModelStreamInfer"]) == sorted(METHODS)
     assert len(METHODS) == 20
 

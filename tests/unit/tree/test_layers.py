@@ -21,7 +21,7 @@ GROUND = {
 COMPOSITION = (
     *("access", "descriptors", "port"),
     *("__main__", "app", "banner", "catalog", "cli", "fronts", "life", "loader", "logging_setup"),
-    *("building", "memory", "model", "naps", "observe", "opening", "table", "trials"),
+    *("building", "control", "memory", "model", "naps", "observe", "opening", "table", "trials"),
     *("lines", "warm_batches", "warm_samples"),
     *("ladder", "timeline"),
 )

@@ -1,0 +1,1 @@
+"""Loading, reloading and unloading models while the server serves; may see all."""
