@@ -7,6 +7,7 @@ from math import inf
 from headrace.engines.base import Kind
 from headrace.engines.batching_spec import BatchingSpec
 from headrace.errors import OverloadedError, SupersededError
+from headrace.escape import printable
 from headrace.scheduling.batcher import EXPIRED, Drop
 from headrace.scheduling.flow import Entry
 from headrace.scheduling.kinds import Kinds
@@ -18,7 +19,6 @@ from headrace.scheduling.waiting import LATE_STEP
 
 SPARE = 64  # sources whose last request has left, before they are cleared away all at once
 MISSED = OverloadedError("the model's latency target can not be met any more")
-SUPERSEDED = SupersededError("a fresher request of its source took its place")
 DISPLACED = OverloadedError("Exceeds maximum queue size: its source had most of what waits")
 
 
@@ -125,7 +125,8 @@ class Intake:
         since = found[0][3]
         self.kinds.add((key, number, request, since, due), rank, is_renewed=True)
         self.kinds.remove(last)  # after: its source keeps its turn
-        self.dropped.append(Drop(last, SUPERSEDED, "superseded"))
+        error = f"a fresher request of source '{printable(source)}' took its place"
+        self.dropped.append(Drop(last, SupersededError(error), "superseded"))
 
 
 def _too_late(request: Request, due: float, now: float) -> Drop:
