@@ -29,11 +29,12 @@ def open_line(
         default_max_queue_size: Requests of a priority that may wait, where the configuration does
             not say.
     """
-    pool, batching = opened.pool, spec.batching
-    if batching is None:
+    pool = opened.pool
+    if spec.batching is None and pool.is_inline:  # too short a run for a policy to pay
         log.info("%s: requests run alone; %d may wait", spec.name, default_max_queue_size)
         batcher = SingleBatcher(pool.least_s)
         return Line(spec.name, batcher, pool, metrics, default_max_queue_size)
+    batching = spec.batching or BatchingSpec()  # deadlines and sources count without batches, too
     max_queue_size = batching.queue_size(default_max_queue_size)
     log.info("%s: %s", spec.name, describe(batching, max_queue_size))
     if batching.max_rows > 1 and all(layout.kind is None for layout in opened.layouts):

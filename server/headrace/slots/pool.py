@@ -35,6 +35,11 @@ class SlotPool:
         return any(slot.state is SlotState.OPEN for slot in self._shared)
 
     @property
+    def is_inline(self) -> bool:
+        """Whether its slots compute within `enqueue`, on the thread that steps the core."""
+        return all(slot.is_inline for slot in self.slots)
+
+    @property
     def has_free_lane(self) -> bool:
         """Whether a batch could be enqueued now."""
         if self._only is not None:

@@ -52,11 +52,20 @@ def line_of(folder: Path, config: str, model: object = None) -> Line:
 def test_a_queue_has_the_policy_that_is_asked_for(
     tmp_path: Path, config: str, has_policy: bool
 ) -> None:
-    """And a model without one pays for none."""
+    """And a model without one, so short that it runs inline, pays for none."""
     line = line_of(tmp_path, config)
     assert isinstance(line.batcher, DynamicBatcher if has_policy else SingleBatcher)
     assert line.has_policy is has_policy
     assert (line.ordering, line.max_queue_size) == (None, 5)
+
+
+def test_a_model_that_does_not_run_inline_minds_deadlines_and_sources() -> None:
+    """With or without batches: a queue builds up before its slots, and in it somebody goes first."""
+    model, rig = served("x UINT8[?,1]", "y UINT8[?,1]", "max_batch_size: 8"), Rig(num_slots=2)
+    opened = Opened(rig.pool, (), Kinds(rig.engine, 8), Capacity())
+    line = open_line(model.spec, opened, rig.metrics, 7)
+    assert isinstance(line.batcher, DynamicBatcher)
+    assert (line.max_queue_size, line.capacity) == (7, opened.capacity)
 
 
 def test_order_and_sizes_come_from_the_configuration(tmp_path: Path) -> None:
