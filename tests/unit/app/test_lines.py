@@ -60,9 +60,9 @@ def test_a_queue_has_the_policy_that_is_asked_for(
 
 
 def test_a_model_that_does_not_run_inline_minds_deadlines_and_sources() -> None:
-    """With or without batches: a queue builds up before its slots, and in it somebody goes first."""
+    """With or without batches: a queue builds up before its slots."""
     model, rig = served("x UINT8[?,1]", "y UINT8[?,1]", "max_batch_size: 8"), Rig(num_slots=2)
-    opened = Opened(rig.pool, (), Kinds(rig.engine, 8), Capacity())
+    opened = Opened(rig.pool, (), Kinds(rig.engine, 8), Capacity(), None)
     line = open_line(model.spec, opened, rig.metrics, 7)
     assert isinstance(line.batcher, DynamicBatcher)
     assert (line.max_queue_size, line.capacity) == (7, opened.capacity)
