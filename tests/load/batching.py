@@ -1,7 +1,7 @@
 """What batches, deadlines and fairness do to a served model: tables for docs/benchmarks.md.
 
     PYTHONPATH=proto:server:client:tests python3 -m load.batching [--device host|cudart]
-        [--model mlp] [--parts capacity poisson overload cameras] [--setups none delay0 target]
+        [--model mlp] [--parts capacity poisson overload cameras] [--setups none auto]
         [--cores 2] [--seconds 3] [--transport grpcio] [--deadline-ms 200] [--slots 0]
 
 The server runs on the first `--cores` cores and the load generator, `headrace-client bench`, on the
@@ -132,7 +132,10 @@ def served(
 
 
 def policy_of(model: str, setup: str, slots: int) -> str:
-    """Return config.pbtxt of a setup: none, delayMILLISECONDS, targetMILLISECONDS, latest."""
+    """Return config.pbtxt of a setup: none, auto, delayMILLISECONDS, targetMILLISECONDS, latest.
+
+    `auto` says no more than how many rows there may be: batching is completed, as Triton does.
+    """
     rows = 1 if setup == "none" else MAX_BATCH_SIZE
     lines = [f'name: "{model}"', 'backend: "onnxruntime"', f"max_batch_size: {rows}"]
     if slots:
@@ -216,7 +219,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", default="host")
     parser.add_argument("--transport", default="grpcio")
     parser.add_argument("--parts", nargs="+", default=["capacity", "poisson", "overload"])
-    parser.add_argument("--setups", nargs="+", default=["none", "delay0"])
+    parser.add_argument("--setups", nargs="+", default=["none", "auto"])
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--slots", type=int, default=0)
     parser.add_argument("--callers", type=int, default=64)
