@@ -53,6 +53,7 @@ class Scheduler:
         self._expire_at = 0.0
         self._is_broken = False
         self._endings = Endings(blocks)
+        self._noted = self._endings.noted
 
     @property
     def is_idle(self) -> bool:
@@ -130,7 +131,7 @@ class Scheduler:
         if not self.poller.is_idle:
             for lane in self.poller.poll_once(now):
                 self._take_out(lane)
-            if self._endings.noted and now + REPLIES_S < self.poller.due_at < inf:
+            if self._noted and now + REPLIES_S < self.poller.due_at < inf:
                 self._endings.flush()  # the streams have work meanwhile
         if len(self._admission):
             for request in self._admission.retry(now):
@@ -231,7 +232,7 @@ class Scheduler:
         """The work is done already; a few replies go together, or each wakes the transport."""
         for lane in self.poller.poll_slot(slot, now):
             self._take_out(lane)
-        if len(self._endings.noted) >= REPLIES_AT_ONCE:
+        if len(self._noted) >= REPLIES_AT_ONCE:
             self._endings.flush()
 
     def _take_out(self, lane: Lane) -> None:
@@ -239,7 +240,8 @@ class Scheduler:
         batch, error = lane.batch, lane.error
         assert batch is not None
         slot, line = lane.slot, batch.requests[0].line
-        note, timing = self._endings.noted.append, None
+        note = self._noted.append
+        timing = None
         if error is None:
             timing = lane.timing(self._clock())
             if not slot.is_inline:
