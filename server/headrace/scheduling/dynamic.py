@@ -21,7 +21,7 @@ from headrace.scheduling.batcher import Drop
 from headrace.scheduling.intake import Intake
 from headrace.scheduling.outlook import Outlook
 from headrace.scheduling.request import Request
-from headrace.scheduling.sizing import Sizing
+from headrace.scheduling.sizing import Choice, Sizing
 from headrace.scheduling.target import Target
 from headrace.scheduling.waiting import Waiting
 from headrace.slots.batch import Batch
@@ -57,8 +57,8 @@ class DynamicBatcher:
         self._starts_at = starts_at
         self._num_busy = num_busy
         self._sizing = Sizing(spec.max_rows, spec.preferred_rows, capacity)
-        outlook = Outlook(self._sizing, capacity, num_busy)
-        self._intake = Intake(spec, default_max_queue_size, outlook)
+        self._outlook = Outlook(self._sizing, capacity, num_busy)
+        self._intake = Intake(spec, default_max_queue_size)
         self._kinds = self._intake.kinds
         self.dropped = self._intake.dropped
         self._look_at: float | None = None
@@ -71,7 +71,11 @@ class DynamicBatcher:
 
     def refuse(self, request: Request, now: float) -> Drop | None:
         """Say why a request that has just come shall not be queued; None when it may be."""
-        drop = self._intake.refuse(request, max(self._starts_at(now), now), now)
+        intake = self._intake
+        drop = intake.full(request)
+        if drop is not None or not intake.is_due(request):
+            return drop
+        drop = intake.late(request, max(self._starts_at(now), now), self._outlook, now)
         if drop is not None and not self._kinds.num_requests:
             self._doubt((drop,))
         return drop
@@ -93,7 +97,8 @@ class DynamicBatcher:
     def next_batch(self, now: float) -> Batch[Request] | None:
         """Return what should run now, None when nothing should."""
         self._look_at = None
-        self._intake.time_out(now)
+        if self._intake.has_timeouts:
+            self._intake.time_out(now)
         while self._kinds.num_requests:
             start = self._starts_at(now)
             ready = self._ready(start, now)
@@ -110,9 +115,10 @@ class DynamicBatcher:
 
     def expire(self, now: float) -> None:
         """Move what has waited too long, or cannot be answered in time any more, to `dropped`."""
-        self._intake.time_out(now)
+        if self._intake.has_timeouts:
+            self._intake.time_out(now)
         if self._intake.is_pressed:
-            start = self._starts_at(now)
+            start = max(self._starts_at(now), now)
             for kind in list(self._kinds.by_kind):
                 self._give_up(kind, start, now)
 
@@ -160,29 +166,30 @@ class DynamicBatcher:
 
     def _form(self, ready: list[Kind | None], start: float, now: float) -> Batch[Request] | None:
         """Take the next batch of these kinds out; None when who was next had to be dropped."""
-        kind, level = self._kinds.first(ready)
-        waiting = self._kinds.by_kind[kind]
-        together = self._num_busy() + (start <= now)  # the one whose place it takes is done by then
-        rows, limit = 0 if kind is None else self._size(kind, waiting, now), -inf
+        kinds = self._kinds
+        kind, level = (ready[0], None) if len(ready) == 1 else kinds.first(ready)
+        waiting = kinds.by_kind[kind]
+        # Behind the one whose slot it takes it begins when that one has ended.
+        together = (self._num_busy() + (start <= now)) or 1
+        most, limit = 0 if kind is None else self._size(kind, waiting, now), -inf
         if self._intake.is_pressed:
-            if self._give_up(kind, start, now):
+            choice = self._in_time(kind, most, together, start=max(start, now), now=now)
+            if choice is None:
                 return None
-            if kind is not None:
-                begin = max(start, now)
-                rows, limit = self._sizing.choose(waiting, rows, begin, max(together, 1))
-                if self._spec.preserve_ordering and limit > -inf:  # nobody is passed over
-                    self._intake.give_up(kind, limit, now)
-                    limit = -inf
-        requests = self._kinds.take(kind, rows, limit, level)
-        rows = sum([request.rows for request in requests])
+            most, limit = choice
+        rows = waiting.rows
+        requests = kinds.take(kind, most, limit, level)
+        rows -= waiting.rows
+        if self._target is not None:
+            together = self._target.taught(together, is_early=start > now)
         layout = requests[0].layout if kind is None else kind.layout(rows)  # perhaps padded
-        return Batch(requests, layout, rows, self._taught(together, start, now))
+        return Batch(requests, layout, rows, together)
 
     def _size(self, kind: Kind, waiting: Waiting, now: float) -> int:
         """Return how many rows run: a preferred size while those that are left may wait."""
         spec = self._spec
         rows, most = waiting.rows, self._most_rows(kind)
-        if rows >= most or now >= waiting.since + spec.max_delay_s:
+        if not spec.preferred_rows or rows >= most or now >= waiting.since + spec.max_delay_s:
             return most
         return max((size for size in spec.preferred_rows if size <= rows), default=most)
 
@@ -190,24 +197,28 @@ class DynamicBatcher:
         """Return the most that the policy lets run together, and the engine takes of this kind."""
         return min(self._spec.max_rows, kind.max_rows)
 
-    def _taught(self, together: int, start: float, now: float) -> int:
-        """Return how many batches were at work, where that says how much they slow each other.
-
-        Under a target a batch may begin while another is half done. How much it is slowed down by
-        the rest says little of batches that are always at work together.
-        """
-        if self._target is None or together <= 1 or start > now or self._target.is_held:
-            together = max(together, 1)
-        else:
-            together = 0
-        if self._target is not None:
-            self._target.is_held = False
-        return together
+    def _in_time(
+        self, kind: Kind | None, rows: int, together: int, *, start: float, now: float
+    ) -> Choice | None:
+        """Return what can be done in time, at most `rows`; None when some had to be dropped."""
+        waiting = self._kinds.by_kind[kind]
+        likely = min(rows, waiting.rows) or 1
+        if waiting.first_due > start + self._capacity.most_s(likely, together):
+            return Choice(rows)
+        if self._give_up(kind, start, now):
+            return None
+        if kind is None:
+            return Choice(rows)
+        choice = self._sizing.choose(waiting, rows, start, together)
+        if choice.limit > -inf and self._spec.preserve_ordering:  # nobody is passed over
+            if self._intake.give_up(kind, choice.limit, now):
+                return None
+            choice = Choice(choice.rows)
+        return choice
 
     def _give_up(self, kind: Kind | None, start: float, now: float) -> bool:
         """Drop who is due before anything could be done; say whether there was anybody."""
-        soonest = max(start, now) + self._capacity.least_s(1)
-        drops = self._intake.give_up(kind, soonest, now)
+        drops = self._intake.give_up(kind, start + self._capacity.least_s(1), now)
         self._doubt(drops)
         return bool(drops)
 

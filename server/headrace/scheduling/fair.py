@@ -46,20 +46,22 @@ class FairClock:
 
     def arrive(self, source: Source) -> None:
         """One more request of a source waits."""
-        num_waiting = self._num_waiting.get(source, 0)
-        if num_waiting == 0:
+        if source in self._num_waiting:
+            self._num_waiting[source] += 1
+        else:
+            self._num_waiting[source] = 1
             self._tags[source] = max(self._tags.get(source, 0.0), self.virtual_time)
-        self._num_waiting[source] = num_waiting + 1
 
-    def charge(self, source: Source, rows: int) -> None:
-        """A waiting source is served so many rows."""
+    def serve(self, source: Source, rows: int) -> None:
+        """One request of a source, of so many rows, is served."""
         tag = self._tags[source]
         share = rows / len(self._num_waiting)
         self.virtual_time = max(self.virtual_time + share, tag)
         self._tags[source] = tag + rows / self._weights.get(source, 1.0)
+        self.leave(source)
 
     def leave(self, source: Source) -> None:
-        """One request of a source waits no more, served or not."""
+        """One request of a source waits no more."""
         num_waiting = self._num_waiting[source] - 1
         if num_waiting:
             self._num_waiting[source] = num_waiting

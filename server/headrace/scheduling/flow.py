@@ -52,21 +52,6 @@ class Flow:
         self.rows -= request.rows
         return request
 
-    def take(self, max_rows: int) -> list[Request]:
-        """Take out those in front, as many as fit into `max_rows`; the first in any case."""
-        count, room = 0, max_rows
-        for entry in self.entries:
-            room -= entry[2].rows
-            if room < 0 and count:
-                break
-            count += 1
-            if room <= 0:
-                break
-        taken = [entry[2] for entry in self.entries[:count]]
-        del self.entries[:count]
-        self.rows -= sum([request.rows for request in taken])
-        return taken
-
     def first_due(self, limit: float) -> int:
         """Return the place of the first that is due at `limit` or later; else the length."""
         for place, entry in enumerate(self.entries):

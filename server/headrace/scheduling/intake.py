@@ -28,15 +28,20 @@ class Intake:
     Attributes:
         kinds: Who waits.
         dropped: Who was taken out; the batcher's caller ends them.
-        is_pressed: Whether any that wait are due at some time.
+        has_timeouts: Whether any may wait for some time only.
     """
 
-    def __init__(self, spec: BatchingSpec, default_max_queue_size: int, outlook: Outlook) -> None:
-        """Start empty; `outlook` says whether newcomers could be answered in time."""
+    def __init__(self, spec: BatchingSpec, default_max_queue_size: int) -> None:
+        """Start empty.
+
+        Args:
+            spec: What the model's configuration says.
+            default_max_queue_size: Requests of a priority that may wait, where `spec` does not say.
+        """
         self.kinds = Kinds()
         self.dropped: list[Drop] = []
         self._standing = Standing(spec, default_max_queue_size)
-        self._outlook = outlook
+        self.has_timeouts = self._standing.has_timeouts
         self._has_target = spec.target_p99_s > 0.0
         self._keeps_latest = spec.keeps_latest
         self._is_ordered = spec.preserve_ordering
@@ -49,18 +54,29 @@ class Intake:
         """Whether any that wait are due at some time."""
         return self._has_target or self.kinds.num_deadlines > 0
 
-    def refuse(self, request: Request, start: float, now: float) -> Drop | None:
-        """Say why a newcomer shall not wait; the next batch begins at `start`."""
+    def is_due(self, request: Request) -> bool:
+        """Whether a request is due at some time."""
+        return self._has_target or request.deadline is not None
+
+    def full(self, request: Request) -> Drop | None:
+        """Say why a newcomer finds no place; None when there is one."""
         kinds, standing = self.kinds, self._standing
-        rank, most = standing.rank(request), standing.max_queue_size(request)
-        if kinds.num_requests >= most and kinds.num_at(rank) >= most:
-            error = f"Exceeds maximum queue size: {most} requests of its priority wait"
-            return Drop(request, OverloadedError(error), "queue_full")
-        due = standing.due(request)
-        if due == inf:
+        if kinds.num_requests < standing.least_queue_size:
             return None
-        ahead = kinds.rows_ahead(request, rank, standing.key(request, due))
-        if self._outlook.done_at(start, ahead, request.rows, now) <= due:
+        most = standing.max_queue_size(request)
+        if kinds.num_at(standing.rank(request)) < most:
+            return None
+        error = f"Exceeds maximum queue size: {most} requests of its priority wait"
+        return Drop(request, OverloadedError(error), "queue_full")
+
+    def late(self, request: Request, start: float, outlook: Outlook, now: float) -> Drop | None:
+        """Say why a newcomer would wait in vain, if the next batch begins at `start`."""
+        kinds, standing = self.kinds, self._standing
+        due, ahead = standing.due(request), 0.0
+        if kinds.num_requests:
+            key = standing.key(request, due)
+            ahead = kinds.rows_ahead(request, standing.rank(request), key)
+        if outlook.done_at(start, ahead, request.rows, now) <= due:
             return None
         return _too_late(request, due, now)
 
@@ -80,19 +96,17 @@ class Intake:
         if source is not None and not (kinds.is_shared or self._is_ordered):
             kinds.share()
         self._number += 1
-        due = standing.due(request)
-        key, rank = standing.key(request, due), standing.rank(request)
-        entry = (key, self._number, request, now, due)
+        entry, rank = standing.entry(request, self._number, now), standing.rank(request)
         if self._keeps_latest and source is not None:
             self._supersede(entry, rank, source)
         else:
             kinds.add(entry, rank)
-        if standing.has_timeouts and (timeout_s := wait_s(standing.policy(request), request)):
+        if self.has_timeouts and (timeout_s := wait_s(standing.policy(request), request)):
             self._timeouts.add(now + timeout_s, self._number, request)
 
     def time_out(self, now: float) -> None:
         """Take out who has waited for too long, or put it behind the others of its level."""
-        for request in self._timeouts.due(now) if self._timeouts else ():
+        for request in self._timeouts.due(now):
             if self._standing.policy(request).is_delayed:
                 found = self.kinds.find(request)
                 assert found is not None

@@ -93,7 +93,8 @@ class Level:
         """Queue a request; `is_renewed` when it takes another's place, and its `since`."""
         request = entry[2]
         self.entries[request] = entry
-        self._has_renewed |= is_renewed
+        if is_renewed:
+            self._has_renewed = True
         if self.only is not None:
             self.only.add(entry)
             return
@@ -148,15 +149,22 @@ class Level:
         request = head.flow.pop(head.place)
         del self.entries[request]
         if self.only is None:
-            self._clock.charge(request.source, request.rows)
-            self._clock.leave(request.source)
+            self._clock.serve(request.source, request.rows)
         return request
 
-    def take(self, flow: Flow, max_rows: int) -> list[Request]:
+    def take_front(self, flow: Flow, max_rows: int) -> list[Request]:
         """Take out those in front of the only flow, as many as fit; the first in any case."""
-        taken = flow.take(max_rows)
-        for request in taken:
+        taken: list[Request] = []
+        entries, rows = flow.entries, 0
+        for entry in entries:
+            request = entry[2]
+            if rows + request.rows > max_rows and rows:
+                break
+            rows += request.rows
+            taken.append(request)
             del self.entries[request]
+        del entries[: len(taken)]
+        flow.rows -= rows
         return taken
 
     def restore(self) -> None:

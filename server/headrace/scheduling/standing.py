@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from headrace.engines.batching_spec import BatchingSpec, QueuePolicy
+from headrace.scheduling.flow import Entry
 from headrace.scheduling.request import Request
 
 PATIENCE_S = 10.0  # a request that may take its time is served as if due so long after it came
@@ -21,6 +22,8 @@ class Standing:
         self._target_s = spec.target_p99_s or inf
         self._default_max_queue_size = default_max_queue_size
         policies = (spec.default_policy, *spec.policies.values())
+        sizes = [each.max_queue_size or default_max_queue_size for each in policies]
+        self.least_queue_size = min(sizes)
         self.has_timeouts = any(each.default_timeout_s or each.may_override for each in policies)
 
     def rank(self, request: Request) -> float:
@@ -29,10 +32,14 @@ class Standing:
             return 0.0
         return (request.priority or self._spec.default_priority) - 1.0
 
+    def entry(self, request: Request, number: int, since: float) -> Entry:
+        """Return what a queue keeps of a request."""
+        due = self.due(request)
+        return self.key(request, due), number, request, since, due
+
     def due(self, request: Request) -> float:
         """Return by when it should be answered; infinity where that does not matter."""
-        due = request.received_at + self._target_s
-        deadline = request.deadline
+        due, deadline = request.received_at + self._target_s, request.deadline
         return due if deadline is None or due < deadline else deadline
 
     def key(self, request: Request, due: float) -> float:
@@ -42,7 +49,8 @@ class Standing:
         """
         if self._is_ordered:
             return 0.0
-        return min(due, request.received_at + PATIENCE_S)
+        patient = request.received_at + PATIENCE_S
+        return due if due < patient else patient  # noqa: FURB136 -- a call costs more than the rest
 
     def policy(self, request: Request) -> QueuePolicy:
         """Return what holds for its priority."""

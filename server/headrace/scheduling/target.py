@@ -80,6 +80,15 @@ class Target:
         grown = min(2 * rows, most_rows)
         return max(opens, waiting.first_due - capacity.most_s(grown, together) - self._lead_s)
 
+    def taught(self, together: int, *, is_early: bool) -> int:
+        """Return how many are at work beside a batch that goes now, where that says what they cost.
+
+        A batch that began while another was half done is slowed down less than those which are
+        always at work together: 0 for nobody can tell.
+        """
+        is_held, self.is_held = self.is_held, False
+        return together if is_early or is_held or together == 1 else 0
+
     def _pays(self, together: int, now: float) -> bool:
         """Say whether so many at work do more in time than one less."""
         if now >= self._renew_at:

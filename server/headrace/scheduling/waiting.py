@@ -51,9 +51,11 @@ class Waiting:
 
     @property
     def first_due(self) -> float:
-        """When the first is due; infinity when that does not matter to any."""
+        """The least key: nobody is due before; infinity when nobody waits."""
+        if len(self.levels) == 1 and (only := self.levels[0].only) is not None:
+            return only.entries[0][0] if only.entries else inf
         return min(
-            (flow.entries[0][4] for each in self.levels for flow in each.flows if flow.entries),
+            (flow.entries[0][0] for each in self.levels for flow in each.flows if flow.entries),
             default=inf,
         )
 
@@ -106,10 +108,13 @@ class Waiting:
         """
         levels = self.levels
         if len(levels) == 1 and limit == -inf and (flow := levels[0].only) is not None:
-            taken = levels[0].take(flow, max_rows)
+            taken = levels[0].take_front(flow, max_rows)
         else:
             taken = self._take_in_turn(max_rows, limit, first)
-        self.rows -= sum([request.rows for request in taken])
+        if len(taken) == 1:
+            self.rows -= taken[0].rows
+        else:
+            self.rows -= sum([request.rows for request in taken])
         self.num_requests -= len(taken)
         return taken
 
