@@ -1,7 +1,8 @@
 """The queue's policy said in the plainest way: one list, searched anew for every decision.
 
-For requests without deadlines, where the policy leaves no freedom but between equals: `agrees`
-holds an answer of the real batcher against the list, lets equals be either way, and follows it.
+For requests that are due at no time, where the policy leaves no freedom but between equals:
+`agrees` holds an answer of the real batcher against the list, lets equals be either way, and
+follows it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from headrace.engines.batching_spec import BatchingSpec, QueuePolicy
 from headrace.scheduling.request import Request
 
 AGING_S = 1.0
+PATIENCE_S = 10.0
 LATE_STEP = 0.5
 EQUAL = 1e-9  # virtual time is summed in another order here
 
@@ -25,9 +27,11 @@ class Entry:
 
     request: Request
     number: int
+    source: str | None
     since: float
     level: float  # 0 for the most urgent; half a step more once it has timed out and is delayed
-    timeout_at: float = inf
+    key: float
+    timeout_at: float
 
     @property
     def kind(self) -> Kind | None:
@@ -35,9 +39,9 @@ class Entry:
         return self.request.layout.kind
 
     @property
-    def key(self) -> tuple[float, int]:
-        """Its place among those of its source."""
-        return self.request.received_at, self.number
+    def rows(self) -> int:
+        """Its rows."""
+        return self.request.rows
 
 
 @dataclass
@@ -51,26 +55,59 @@ class Fairness:
 class QueueOracle:
     """All requests that wait, in one list in order of arrival."""
 
-    def __init__(self, spec: BatchingSpec, lead_s: float) -> None:
+    def __init__(self, spec: BatchingSpec, lead_s: float, max_queue_size: int) -> None:
         self.spec = spec
         self.lead_s = lead_s
+        self.max_queue_size = max_queue_size
         self.entries: list[Entry] = []
         self._number = 0
+        self._has_sources = False
         self._fairness: dict[float, Fairness] = {}
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- who is in --------------------------------------------------------------------------------
+
+    def is_full(self, request: Request) -> bool:
+        """Say whether there is no place for a newcomer."""
+        return len(self.entries) >= self._places(request) and self._is_level_full(request)
+
+    def displaced_by(self, request: Request) -> set[Request]:
+        """Return who may have to make room: what would run last of a source with most rows."""
+        level = self._level(request)
+        lowest = level + LATE_STEP if self._is_level_full(request) else inf
+        its = [entry for entry in self.entries if level <= entry.level <= lowest]
+        rows: dict[str | None, int] = {}
+        for entry in its:
+            rows[entry.source] = rows.get(entry.source, 0) + entry.rows
+        most = max(rows.values(), default=0)
+        if not self._has_sources or most <= rows.get(request.source, 0) + request.rows:
+            return set()
+
+        def last_of(source: str | None) -> Request:
+            own = [entry for entry in its if entry.source == source]
+            return max(own, key=lambda each: (each.level, each.key, each.number)).request
+
+        return {last_of(source) for source, count in rows.items() if count == most}
 
     def add(self, request: Request, now: float) -> list[Request]:
         """Queue a request; return the ones that it supersedes."""
         self._number += 1
-        entry = Entry(request, self._number, now, self._level(request), now + self._wait_s(request))
+        is_ordered = self.spec.preserve_ordering
+        entry = Entry(
+            request,
+            self._number,
+            source=None if is_ordered else request.source,
+            since=now,
+            level=self._level(request),
+            key=0.0 if is_ordered else request.received_at + PATIENCE_S,
+            timeout_at=now + self._wait_s(request),
+        )
         older: list[Entry] = []
         if self.spec.keeps_latest and request.source is not None:
             older = [each for each in self.entries if each.request.source == request.source]
-            entry.since = min([entry.since, *(each.since for each in older)])
-            self._take(older)
-        self._arrive(entry)
-        self.entries.append(entry)
+            entry.since = min([now, *(each.since for each in older)])
+        self._has_sources |= entry.source is not None
+        self._enter(entry)
+        self._take(older)
         return [each.request for each in older]
 
     def remove(self, request: Request) -> bool:
@@ -83,39 +120,26 @@ class QueueOracle:
         """Return those that have waited too long; or put them behind, where that is the policy."""
         late = [entry for entry in self.entries if entry.timeout_at <= now]
         gone = [each for each in late if not self._policy(each.request).is_delayed]
-        for entry in late:
+        for entry in sorted(late, key=lambda each: (each.timeout_at, each.number)):
+            self._take([entry])
             if entry not in gone:
-                self._take([entry])
-                entry.level, entry.timeout_at = entry.level + LATE_STEP, inf
-                self._arrive(entry)
-                self.entries.append(entry)
-        self._take(gone)
+                entry.level, entry.timeout_at, entry.since = entry.level + LATE_STEP, inf, now
+                self._enter(entry)
         return [entry.request for entry in gone]
-
-    def displaced_by(self, request: Request) -> set[Request]:
-        """Return who may be made to give way: the newest of a source that has the most rows."""
-        rows: dict[str | None, int] = {}
-        newest: dict[str | None, Request] = {}
-        for entry in sorted(self.entries, key=lambda each: each.number):
-            source = entry.request.source
-            rows[source] = rows.get(source, 0) + entry.request.rows
-            newest[source] = entry.request
-        most = max(rows.values(), default=0)
-        if most <= rows.get(request.source, 0) + request.rows:
-            return set()
-        return {newest[source] for source, its in rows.items() if its == most}
 
     # --- what should run --------------------------------------------------------------------------
 
     def ready_at(self, kind: Kind | None, start: float, now: float) -> float:
         """Return when the requests of this kind should run."""
         its = [entry for entry in self.entries if entry.kind is kind]
-        rows = sum(entry.request.rows for entry in its)
-        spec = self.spec
-        if kind is None or rows >= spec.max_rows:
+        rows = sum(entry.rows for entry in its)
+        if kind is None or rows >= min(self.spec.max_rows, kind.max_rows):
             return now
-        is_filled = any(rows >= size for size in spec.preferred_rows)
-        at = now if is_filled else min(entry.since for entry in its) + spec.max_delay_s
+        is_filled = any(rows >= size for size in self.spec.preferred_rows)
+        has_late = any(entry.level % 1 for entry in its)
+        at = min(entry.since for entry in its) + self.spec.max_delay_s
+        if is_filled or has_late:
+            at = now
         return max(at, start - self.lead_s) if start > now else at
 
     def look_at(self, start: float, now: float) -> float:
@@ -140,83 +164,73 @@ class QueueOracle:
         assert len(batch) == 1 or kind is not None, "what runs alone has company"
         room = self._room(kind, now)
         for place, request in enumerate(batch):
+            (entry,) = [each for each in self.entries if each.request is request]
             of_kinds = ready if place == 0 else {kind}
-            entry = self._is_next(request, of_kinds)
-            room -= request.rows
+            assert self._could_be_next(entry, of_kinds), "another one should have gone first"
+            room -= entry.rows
             assert room >= 0 or place == 0, "more rows than a batch may have"
             self._serve(entry)
         left = [entry for entry in self.entries if entry.kind is kind]
-        if kind is not None and left:
+        if kind is not None and left and room > 0:
             nexts = [each for each in left if self._could_be_next(each, {kind})]
-            assert any(each.request.rows > room for each in nexts), (
-                "there was room for the next one"
-            )
+            assert any(each.rows > room for each in nexts), "there was room for the next one"
 
     def _room(self, kind: Kind | None, now: float) -> int:
-        spec = self.spec
         its = [entry for entry in self.entries if entry.kind is kind]
-        rows = sum(entry.request.rows for entry in its)
+        rows = sum(entry.rows for entry in its)
         if kind is None:
-            return its[0].request.rows
-        if rows >= spec.max_rows or now >= min(each.since for each in its) + spec.max_delay_s:
-            return spec.max_rows
-        return max((size for size in spec.preferred_rows if size <= rows), default=spec.max_rows)
-
-    def _is_next(self, request: Request, kinds: set[Kind | None]) -> Entry:
-        (entry,) = [each for each in self.entries if each.request is request]
-        assert self._could_be_next(entry, kinds), "another one should have gone first"
-        return entry
+            return 0
+        most = min(self.spec.max_rows, kind.max_rows)
+        if rows >= most or now >= min(each.since for each in its) + self.spec.max_delay_s:
+            return most
+        return max((size for size in self.spec.preferred_rows if size <= rows), default=most)
 
     def _could_be_next(self, entry: Entry, kinds: set[Kind | None]) -> bool:
         """Say whether nothing of these kinds goes before it in each step of the order."""
-        of_kinds = [each for each in self.entries if each.kind in kinds]
+        rivals = of_kinds = [each for each in self.entries if each.kind in kinds]
         steps: tuple[Callable[[Entry], float], ...] = (
-            lambda each: self._urgency(each, of_kinds),
+            lambda each: self._urgency(each.level, of_kinds),
             lambda each: each.level,
-            self._tag,
+            lambda each: self._fairness[each.level].tags[each.source],
         )
-        rivals = of_kinds
         for step in steps:
             least = min(map(step, rivals))
             if step(entry) > least + EQUAL:
                 return False
             rivals = [each for each in rivals if step(each) <= least + EQUAL]
-        same = [each for each in rivals if each.request.source == entry.request.source]
-        return entry.key == min(each.key for each in same if each.kind is entry.kind)
+        own = [each for each in rivals if each.source == entry.source]
+        if len(own) < len(rivals):  # sources are even: each kind may be at another one
+            own = [each for each in own if each.kind is entry.kind]
+        return (entry.key, entry.number) == min((each.key, each.number) for each in own)
 
-    def _urgency(self, entry: Entry, among: Sequence[Entry]) -> float:
-        """Return when the oldest of its level came, less urgent levels counting later."""
-        its = [e.since for e in among if e.level == entry.level]
-        return min(its) + entry.level * AGING_S
+    def _urgency(self, level: float, among: Sequence[Entry]) -> float:
+        """Return when the oldest of a level came, less urgent levels counting later."""
+        return min(each.since for each in among if each.level == level) + level * AGING_S
 
     # --- whose turn it is -------------------------------------------------------------------------
 
-    def _tag(self, entry: Entry) -> float:
-        return self._fairness[entry.level].tags[entry.request.source]
-
-    def _arrive(self, entry: Entry) -> None:
+    def _enter(self, entry: Entry) -> None:
         fair = self._fairness.setdefault(entry.level, Fairness())
-        if not self._num_waiting(entry):
-            source = entry.request.source
-            fair.tags[source] = max(fair.tags.get(source, 0.0), fair.time)
+        if entry.source not in {each.source for each in self._at(entry.level)}:
+            fair.tags[entry.source] = max(fair.tags.get(entry.source, 0.0), fair.time)
+        self.entries.append(entry)
 
     def _serve(self, entry: Entry) -> None:
         """Count it as its source's share."""
-        fair, source, rows = self._fairness[entry.level], entry.request.source, entry.request.rows
-        sources = {each.request.source for each in self.entries if each.level == entry.level}
-        fair.time = max(fair.time + rows / len(sources), fair.tags[source])
-        fair.tags[source] += rows
+        fair = self._fairness[entry.level]
+        num_sources = len({each.source for each in self._at(entry.level)})
+        fair.time = max(fair.time + entry.rows / num_sources, fair.tags[entry.source])
+        fair.tags[entry.source] += entry.rows
         self._take([entry])
 
     def _take(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self.entries.remove(entry)
-            if not any(each.level == entry.level for each in self.entries):
+            if not self._at(entry.level):
                 self._fairness[entry.level].tags.clear()  # nobody waits: nobody is ahead
 
-    def _num_waiting(self, entry: Entry) -> int:
-        source = entry.request.source
-        return sum(e.level == entry.level and e.request.source == source for e in self.entries)
+    def _at(self, level: float) -> list[Entry]:
+        return [entry for entry in self.entries if entry.level == level]
 
     # --- what the configuration says --------------------------------------------------------------
 
@@ -227,6 +241,14 @@ class QueueOracle:
 
     def _policy(self, request: Request) -> QueuePolicy:
         return self.spec.policy(request.priority or self.spec.default_priority)
+
+    def _places(self, request: Request) -> int:
+        return self._policy(request).max_queue_size or self.max_queue_size
+
+    def _is_level_full(self, request: Request) -> bool:
+        level = self._level(request)
+        waiting = [entry for entry in self.entries if level <= entry.level < level + 1]
+        return len(waiting) >= self._places(request)
 
     def _wait_s(self, request: Request) -> float:
         """Return how long it may wait."""

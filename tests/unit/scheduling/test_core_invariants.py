@@ -95,7 +95,12 @@ class Watched:
         self.checks_deadlines = make is None
         self.core = VirtualCore(
             curve,
-            make or (lambda pool, capacity: DynamicBatcher(spec, capacity, pool.starts_at, 64)),
+            make
+            or (
+                lambda pool, capacity: DynamicBatcher(
+                    spec, capacity, pool.starts_at, 64, pool.num_busy
+                )
+            ),
             num_kinds=2,
             has_order=spec.preserve_ordering,
             **options,

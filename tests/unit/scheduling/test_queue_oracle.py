@@ -2,118 +2,141 @@
 
 from __future__ import annotations
 
-from math import inf
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from headrace.engines.batching_spec import BatchingSpec
-from headrace.scheduling.dynamic import LEAD_S
-from headrace.scheduling.request import Request
-from helpers.queue_oracle import QueueOracle
-from helpers.queue_rig import KIND, Queue, new_kind
+from headrace.engines.batching_spec import BatchingSpec, QueuePolicy
+from helpers.queue_twins import Twins
 
-KINDS = (KIND, new_kind(), None)
-TICK_S = 0.001  # times are whole ticks; what the configuration names lies between them
-DELAYS_S = (0.0, 0.0035, 0.0205)
+SPEC: dict[str, Sequence[Any]] = {
+    "max_rows": (1, 2, 4, 8),
+    "preferred_rows": ((), (), (2,), (2, 4)),
+    "max_delay_s": (0.0, 0.0035, 0.0205),
+    "preserve_ordering": (False, False, False, True),
+    "num_priorities": (1, 1, 3),
+    "default_priority": (2,),
+    "keeps_latest": (False, False, True),
+}
+POLICY: dict[str, Sequence[Any]] = {
+    "max_queue_size": (0, 0, 4),
+    "default_timeout_s": (0.0, 0.0, 0.0041, 0.0405),
+    "is_delayed": (False, True),
+    "may_override": (False, True),
+}
+REQUEST: dict[str, Sequence[Any]] = {
+    "rows": (1, 1, 1, 2, 3, 8),
+    "kind": (0, 0, 0, 0, 1, 2),
+    "source": (None, "a", "b", "c"),
+    "priority": (0, 1, 2, 3),
+    "timeout_s": (0.0, 0.0, 0.0025),
+    "waited": (0, 0, 10),
+}
+WAITS = (1, 1, 2, 5, 30, 700, 1500)
+BUSY = (0, 1, 3, 20)
 
-specs = st.builds(
-    BatchingSpec,
-    max_rows=st.integers(1, 8),
-    preferred_rows=st.sampled_from([(), (2,), (2, 4)]),
-    max_delay_s=st.sampled_from(DELAYS_S),
-    num_priorities=st.sampled_from([1, 3]),
-    default_priority=st.just(2),
-)
+
+def a_spec(choose: Callable[[Sequence[Any]], Any]) -> BatchingSpec:
+    """Return a policy of which every part was chosen."""
+
+    def policy() -> QueuePolicy:
+        return QueuePolicy(**{name: choose(values) for name, values in POLICY.items()})
+
+    fields = {name: choose(values) for name, values in SPEC.items()}
+    return BatchingSpec(**fields, default_policy=policy(), policies={1: policy()})
 
 
-class Twins(RuleBasedStateMachine):
-    """One real queue, one plain one."""
+class AnyHistory(RuleBasedStateMachine):
+    """Whatever may happen to a queue."""
 
-    @initialize(spec=specs)
-    def begin(self, spec: BatchingSpec) -> None:
+    twins: Twins
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
         """Start both empty."""
-        sizes = tuple(size for size in spec.preferred_rows if size < spec.max_rows)
-        spec = BatchingSpec(
-            max_rows=spec.max_rows,
-            preferred_rows=sizes,
-            max_delay_s=spec.max_delay_s,
-            num_priorities=spec.num_priorities,
-            default_priority=min(spec.default_priority, spec.num_priorities),
-        )
-        self.spec = spec
-        self.real = Queue(spec)
-        self.plain = QueueOracle(spec, LEAD_S)
-        self.left: list[Request] = []
+        self.twins = Twins(a_spec(lambda values: data.draw(st.sampled_from(values))))
 
     @rule(
-        rows=st.integers(1, 8),
-        kind=st.sampled_from([0, 0, 0, 1, 2]),
-        source=st.sampled_from([None, "a", "b", "c"]),
-        priority=st.integers(0, 3),
+        request=st.fixed_dictionaries({k: st.sampled_from(v) for k, v in REQUEST.items()}),
         times=st.integers(1, 3),
     )
-    def add(self, rows: int, kind: int, source: str | None, priority: int, times: int) -> None:
+    def offer(self, request: dict[str, Any], times: int) -> None:
         """Let requests come."""
         for _ in range(times):
-            request = self.real.request(
-                rows=min(rows, self.spec.max_rows),
-                kind=KINDS[kind],
-                source=source,
-                priority=min(priority, self.spec.num_priorities),
-            )
-            self.plain.add(request, self.real.now)
-            self.real.batcher.add(request, self.real.now)
-            self.left.append(request)
+            self.twins.offer(**request)
 
-    @rule(ticks=st.sampled_from([1, 1, 2, 5, 30, 700]))
+    @rule(ticks=st.sampled_from(WAITS))
     def wait(self, ticks: int) -> None:
         """Let time pass."""
-        self.real.now += ticks * TICK_S
+        self.twins.wait(ticks)
 
-    @rule(ticks=st.sampled_from([0, 1, 3, 20]))
+    @rule(ticks=st.sampled_from(BUSY))
     def be_busy(self, ticks: int) -> None:
-        """Let every slot be busy for a while from now on."""
-        self.real.start = self.real.now + ticks * TICK_S
+        """Let every slot be busy."""
+        self.twins.be_busy(ticks)
 
-    @precondition(lambda self: self.left)
+    @precondition(lambda self: self.twins.come)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
-        """Let a caller leave, who may have been served already."""
-        request = self.left.pop(data.draw(st.integers(0, len(self.left) - 1)))
-        assert self.real.batcher.remove(request) == self.plain.remove(request)
+        """Let a caller leave."""
+        self.twins.remove(data.draw(st.integers(0, len(self.twins.come) - 1)))
 
-    @rule(times=st.sampled_from([1, 1, 20]))
-    def run_next(self, times: int) -> None:
-        """Ask for what should run, once or until nothing should."""
-        for _ in range(times):
-            now, start = self.real.now, max(self.real.now, self.real.start)
-            batch = self.real.batcher.next_batch(now)
-            self.plain.agrees(None if batch is None else batch.requests, start, now)
-            if batch is None:
-                look = self.real.batcher.next_look(now)
-                assert (inf if look is None else look) == self.plain.look_at(start, now)
-                return
-            assert batch.rows == sum(request.rows for request in batch.requests)
-            if batch.layout.kind is not None:
-                assert batch.layout is batch.layout.kind.layout(batch.rows)
+    @rule()
+    def run_next(self) -> None:
+        """Ask for one batch."""
+        self.twins.run()
+
+    @rule()
+    def run_all(self) -> None:
+        """Ask until nothing should run."""
+        while self.twins.run():
+            pass
+
+    @rule()
+    def expire(self) -> None:
+        """Look for what has waited too long."""
+        self.twins.expire()
 
     @rule()
     def clear(self) -> None:
         """Take all out."""
-        assert set(self.real.batcher.clear()) == {entry.request for entry in self.plain.entries}
-        for entry in list(self.plain.entries):
-            self.plain.remove(entry.request)
-
-    @invariant()
-    def is_as_long(self) -> None:
-        """As many wait here as there, and nobody was dropped without a reason."""
-        if hasattr(self, "real"):
-            assert len(self.real.batcher) == len(self.plain.entries)
-            assert self.real.batcher.dropped == []
+        self.twins.clear()
 
 
-TestTwins = pytest.mark.timeout(120)(Twins.TestCase)
-TestTwins.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestAnyHistory = pytest.mark.timeout(120)(AnyHistory.TestCase)
+TestAnyHistory.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(8))
+def test_long_histories(seed: int) -> None:
+    """Crowded queues, in which turns, ages and tags have had time to get apart."""
+    rng = random.Random(seed)
+    for _ in range(40):
+        twins = Twins(a_spec(rng.choice))
+        for _ in range(120):
+            _happen(twins, rng)
+
+
+def _happen(twins: Twins, rng: random.Random) -> None:
+    """Let one thing happen; more come than run."""
+    what = rng.random()
+    if what < 0.5:
+        twins.offer(**{name: rng.choice(values) for name, values in REQUEST.items()})
+    elif what < 0.70:
+        twins.run()
+    elif what < 0.84:
+        twins.wait(rng.choice(WAITS))
+    elif what < 0.90:
+        twins.be_busy(rng.choice(BUSY))
+    elif what < 0.93:
+        twins.expire()
+    elif what < 0.99 and twins.come:
+        twins.remove(rng.randrange(len(twins.come)))
+    elif rng.random() < 0.3:
+        twins.clear()
