@@ -29,6 +29,8 @@ def channel_options(config: ServerConfig) -> list[tuple[str, Any]]:
         "so_reuseport": int(config.reuse_grpc_port),
         "keepalive_time_ms": config.grpc_keepalive_time_ms,
         "keepalive_timeout_ms": config.grpc_keepalive_timeout_ms,
+        # Which alone does nothing in grpcio 1.85: who answered no ping was there for 60 s.
+        "http2.ping_timeout_ms": config.grpc_keepalive_timeout_ms,
         "http2.min_ping_interval_without_data_ms": (
             config.grpc_http2_min_recv_ping_interval_without_data_ms
         ),

@@ -1,4 +1,4 @@
-"""Limits on connections: how many, how old, with how much metadata."""
+"""Limits on connections: how many, how old, how silent, how loud, with how much metadata."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
+from helpers.http2_frames import FLOODS, PING
 from helpers.messages import GOOD
 from helpers.raw_http2 import RawHttp2
 from helpers.rpc_client import SERVICE
 from helpers.server import Server, ServerPool
 
-GOAWAY, NO_ERROR = 7, 0
+GOAWAY, NO_ERROR, ENHANCE_YOUR_CALM = 7, 0, 11
 
 
 @pytest.fixture
@@ -139,6 +140,31 @@ def _local_ports(server: Server) -> frozenset[str]:
         for fields in map(str.split, lines)
         if fields[2].endswith(f":{port}") and fields[3] == "01"
     )
+
+
+@pytest.fixture
+def watchful(servers: ServerPool, quick_repository: Path) -> Server:
+    """A server that asks soon whether a client is still there."""
+    flags = ("--grpc-keepalive-time", "200", "--grpc-keepalive-timeout", "300")
+    return servers.get("--model-repository", quick_repository, *flags)
+
+
+def test_a_client_that_pings_too_often_is_cut_off(watchful: Server) -> None:
+    """Three strikes, as everywhere in gRPC: GOAWAY, ENHANCE_YOUR_CALM."""
+    with RawHttp2(watchful.address) as client:
+        client.call(GOOD)
+        client.send_raw(FLOODS["ping"] * 30)
+        errors = [error for kind, error in frames(client.socket) if kind == GOAWAY]
+    assert errors[-1] == ENHANCE_YOUR_CALM
+
+
+def test_a_client_that_is_gone_is_noticed(watchful: Server) -> None:
+    """One that answers no ping while its call is open is hung up on."""
+    with RawHttp2(watchful.address) as client:
+        client.open(f"{SERVICE}ModelStreamInfer")
+        kinds = [kind for kind, _ in frames(client.socket)]  # to the end of the connection
+    assert PING in kinds
+    assert kinds.index(PING) < kinds.index(GOAWAY)
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_keepalive_and_age_reach_grpc() -> None:
         grpc_max_connection_age_grace_ms=5,
     )
     assert found["grpc.keepalive_time_ms"] == 1
-    assert found["grpc.keepalive_timeout_ms"] == 2
+    assert found["grpc.keepalive_timeout_ms"] == found["grpc.http2.ping_timeout_ms"] == 2
     assert found["grpc.http2.min_ping_interval_without_data_ms"] == 3
     assert found["grpc.max_connection_age_ms"] == 4
     assert found["grpc.max_connection_age_grace_ms"] == 5
