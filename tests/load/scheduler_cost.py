@@ -21,8 +21,8 @@ from headrace.scheduling.request import Request
 from helpers.queue_rig import Queue, known
 
 SIZES: Final = (1, 32)
-REQUESTS: Final = 6400  # a measurement
-BEST_OF: Final = 9  # the least of so many: what other programs take is not the policy's
+REQUESTS: Final = 640  # a measurement: short, so that some of them meet no other program
+BEST_OF: Final = 150  # the least of so many: what other programs take is not the policy's
 SHOWN: Final = 20
 
 Fields = Callable[[int], dict[str, object]]

@@ -71,10 +71,13 @@ class DynamicBatcher:
 
     def refuse(self, request: Request, now: float) -> Drop | None:
         """Say why a request that has just come shall not be queued; None when it may be."""
-        intake = self._intake
-        drop = intake.full(request)
-        if drop is not None or not intake.is_due(request):
-            return drop
+        intake, kinds = self._intake, self._kinds
+        if kinds.num_requests >= intake.least_queue_size:
+            drop = intake.full(request)
+            if drop is not None:
+                return drop
+        if self._target is None and request.deadline is None:
+            return None
         drop = intake.late(request, max(self._starts_at(now), now), self._outlook, now)
         if drop is not None and not self._kinds.num_requests:
             self._doubt((drop,))
@@ -136,18 +139,21 @@ class DynamicBatcher:
             at = now if kind is None else self._ready_at(kind, waiting, start, now)
             if at <= now:
                 ready.append(kind)
+                if len(ready) == MAX_KINDS:
+                    break
             elif at < look_at:
                 look_at = at
-            if len(ready) == MAX_KINDS:
-                break
         if not ready and look_at < inf:
             self._look_at = look_at
         return ready
 
     def _ready_at(self, kind: Kind, waiting: Waiting, start: float, now: float) -> float:
-        spec, most_rows = self._spec, self._most_rows(kind)
+        spec = self._spec
         if self._target is not None:
-            return self._target.ready_at(waiting, most_rows, start, now)
+            return self._target.ready_at(waiting, self._most_rows(kind), start, now)
+        if not spec.max_delay_s and start <= now:
+            return now
+        most_rows = self._most_rows(kind)
         if waiting.rows >= most_rows:
             return now
         at = now

@@ -6,7 +6,7 @@ request that leaves is found by search, so that nothing of it stays behind.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 
 from headrace.scheduling.fair import Source
 from headrace.scheduling.request import Request
@@ -64,7 +64,7 @@ class Flow:
         entries = self.entries
         if not entries or entries[-1][0] <= key:
             return len(entries)
-        return bisect_left(entries, key, key=_key)
+        return bisect_right(entries, key, key=_key)
 
 
 def _key(entry: Entry) -> float:

@@ -28,6 +28,7 @@ class Intake:
     Attributes:
         kinds: Who waits.
         dropped: Who was taken out; the batcher's caller ends them.
+        least_queue_size: With fewer than so many that wait, no priority's share is full.
         has_timeouts: Whether any may wait for some time only.
     """
 
@@ -41,6 +42,7 @@ class Intake:
         self.kinds = Kinds()
         self.dropped: list[Drop] = []
         self._standing = Standing(spec, default_max_queue_size)
+        self.least_queue_size = self._standing.least_queue_size
         self.has_timeouts = self._standing.has_timeouts
         self._has_target = spec.target_p99_s > 0.0
         self._keeps_latest = spec.keeps_latest
@@ -54,15 +56,9 @@ class Intake:
         """Whether any that wait are due at some time."""
         return self._has_target or self.kinds.num_deadlines > 0
 
-    def is_due(self, request: Request) -> bool:
-        """Whether a request is due at some time."""
-        return self._has_target or request.deadline is not None
-
     def full(self, request: Request) -> Drop | None:
         """Say why a newcomer finds no place; None when there is one."""
         kinds, standing = self.kinds, self._standing
-        if kinds.num_requests < standing.least_queue_size:
-            return None
         most = standing.max_queue_size(request)
         if kinds.num_at(standing.rank(request)) < most:
             return None
@@ -71,12 +67,12 @@ class Intake:
 
     def late(self, request: Request, start: float, outlook: Outlook, now: float) -> Drop | None:
         """Say why a newcomer would wait in vain, if the next batch begins at `start`."""
-        kinds, standing = self.kinds, self._standing
-        due, ahead = standing.due(request), 0.0
-        if kinds.num_requests:
-            key = standing.key(request, due)
-            ahead = kinds.rows_ahead(request, standing.rank(request), key)
-        if outlook.done_at(start, ahead, request.rows, now) <= due:
+        kinds, standing, rows = self.kinds, self._standing, request.rows
+        due = standing.due(request)
+        if outlook.done_at(start, kinds.rows, rows, now) <= due:
+            return None  # whoever goes first
+        ahead = kinds.rows_ahead(request, standing.rank(request), standing.key(request, due))
+        if outlook.done_at(start, ahead, rows, now) <= due:
             return None
         return _too_late(request, due, now)
 
@@ -96,7 +92,8 @@ class Intake:
         if source is not None and not (kinds.is_shared or self._is_ordered):
             kinds.share()
         self._number += 1
-        entry, rank = standing.entry(request, self._number, now), standing.rank(request)
+        entry = standing.entry(request, self._number, now)
+        rank = standing.rank(request) if standing.has_priorities else 0.0
         if self._keeps_latest and source is not None:
             self._supersede(entry, rank, source)
         else:
@@ -137,7 +134,7 @@ class Intake:
             self.kinds.add(entry, rank)
             return
         since = found[0][3]
-        self.kinds.add((key, number, request, since, due), rank, is_renewed=True)
+        self.kinds.add((key, number, request, since, due), rank)
         self.kinds.remove(last)  # after: its source keeps its turn
         error = f"a fresher request of source '{printable(source)}' took its place"
         self.dropped.append(Drop(last, SupersededError(error), "superseded"))

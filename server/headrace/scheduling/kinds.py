@@ -19,8 +19,9 @@ class Kinds:
     """Who waits for one model.
 
     Attributes:
-        by_kind: Kinds that have requests; who was served last stands last.
-        num_requests: In all.
+        by_kind: Kinds that have requests; who was served last stands last. A kind that is alone
+            stays when it has none, for its next request.
+        num_requests: In all; they have `rows`.
         num_deadlines: How many of them have one.
         is_shared: A source with a name has been seen, and sources take turns.
     """
@@ -28,20 +29,22 @@ class Kinds:
     def __init__(self) -> None:
         self.by_kind: dict[Kind | None, Waiting] = {}
         self.num_requests = 0
+        self.rows = 0
         self.num_deadlines = 0
         self.is_shared = False
         self._spare: list[Waiting] = []
         self._clocks: dict[float, FairClock] = {}
 
-    def add(self, entry: Entry, rank: float, *, is_renewed: bool = False) -> None:
-        """Queue a request; see `Waiting.add`."""
+    def add(self, entry: Entry, rank: float) -> None:
+        """Queue a request; rank 0 is the most urgent."""
         request = entry[2]
         kind = request.layout.kind
         waiting = self.by_kind.get(kind)
         if waiting is None:
             waiting = self.by_kind[kind] = self._open()
-        waiting.add(entry, rank, is_renewed=is_renewed)
+        waiting.add(entry, rank)
         self.num_requests += 1
+        self.rows += request.rows
         if request.deadline is not None:
             self.num_deadlines += 1
 
@@ -119,7 +122,7 @@ class Kinds:
                     num_ahead += len(level.entries)
                 elif level.rank == rank:
                     num_ahead += level.num_ahead(request.source, key)
-            rows += num_ahead * waiting.rows / waiting.num_requests
+            rows += num_ahead * waiting.rows / (waiting.num_requests or 1)
         return rows
 
     def displaced_by(self, request: Request, lowest: float, highest: float) -> Request | None:
@@ -161,16 +164,21 @@ class Kinds:
     def _left(self, kind: Kind | None, waiting: Waiting, requests: Sequence[Request]) -> None:
         """Note that requests of a kind are in no more."""
         self.num_requests -= len(requests)
+        for request in requests:
+            self.rows -= request.rows
         if self.num_deadlines:
             self.num_deadlines -= sum([request.deadline is not None for request in requests])
-        if not waiting.num_requests:
+        if len(self.by_kind) > 1:
             del self.by_kind[kind]
-            if len(self._spare) < MAX_SPARE:
+            if waiting.num_requests:
+                self.by_kind[kind] = waiting  # behind the others
+            elif len(self._spare) < MAX_SPARE:
                 self._spare.append(waiting)
-        elif len(self.by_kind) > 1:
-            self.by_kind[kind] = self.by_kind.pop(kind)  # behind the others
 
     def _open(self) -> Waiting:
+        if not self.num_requests:  # the one that is left is of another kind
+            self._spare.extend(self.by_kind.values())
+            self.by_kind.clear()
         if self._spare:
             return self._spare.pop()
         return Waiting(self._clock, is_shared=self.is_shared)

@@ -61,8 +61,8 @@ class Sizing:
             best, best_rate = None, 0.0
             for size in sizes:
                 limit = start + takes_s(size, together)
-                in_time = loose + sum([its for due, its in tight if due >= limit])
-                rate = min(in_time, size) / (capacity.mean_s(size) or 1.0)
+                in_time = min(loose + sum([its for due, its in tight if due >= limit]), size)
+                rate = in_time / (capacity.mean_s(in_time) or 1.0)
                 if rate > best_rate:
                     best, best_rate = Choice(size, limit), rate
             return best

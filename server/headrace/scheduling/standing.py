@@ -17,7 +17,7 @@ class Standing:
     def __init__(self, spec: BatchingSpec, default_max_queue_size: int) -> None:
         """Read `spec`; `default_max_queue_size` is a priority's where it does not say."""
         self._spec = spec
-        self._has_priorities = spec.num_priorities > 1
+        self.has_priorities = spec.num_priorities > 1
         self._is_ordered = spec.preserve_ordering
         self._target_s = spec.target_p99_s or inf
         self._default_max_queue_size = default_max_queue_size
@@ -28,14 +28,18 @@ class Standing:
 
     def rank(self, request: Request) -> float:
         """Return its priority level, 0.0 for the most urgent."""
-        if not self._has_priorities:
+        if not self.has_priorities:
             return 0.0
         return (request.priority or self._spec.default_priority) - 1.0
 
     def entry(self, request: Request, number: int, since: float) -> Entry:
-        """Return what a queue keeps of a request."""
-        due = self.due(request)
-        return self.key(request, due), number, request, since, due
+        """Return what a queue keeps of a request: `key` and `due` at one go, as each is queued."""
+        received_at, deadline = request.received_at, request.deadline
+        due = received_at + self._target_s
+        if deadline is not None and deadline < due:
+            due = deadline
+        key = 0.0 if self._is_ordered else min(due, received_at + PATIENCE_S)
+        return key, number, request, since, due
 
     def due(self, request: Request) -> float:
         """Return by when it should be answered; infinity where that does not matter."""
@@ -49,8 +53,7 @@ class Standing:
         """
         if self._is_ordered:
             return 0.0
-        patient = request.received_at + PATIENCE_S
-        return due if due < patient else patient  # noqa: FURB136 -- a call costs more than the rest
+        return min(due, request.received_at + PATIENCE_S)
 
     def policy(self, request: Request) -> QueuePolicy:
         """Return what holds for its priority."""

@@ -72,12 +72,12 @@ class Waiting:
         for level in self.levels:
             level.share()
 
-    def add(self, entry: Entry, rank: float, *, is_renewed: bool = False) -> None:
-        """Queue a request; rank 0 is the most urgent. See `Level.add`."""
+    def add(self, entry: Entry, rank: float) -> None:
+        """Queue a request; rank 0 is the most urgent."""
         level = self.by_rank.get(rank)
         if level is None:
             level = self._open(rank)
-        level.add(entry, is_renewed=is_renewed)
+        level.add(entry)
         self.rows += entry[2].rows
         self.num_requests += 1
 
@@ -107,8 +107,12 @@ class Waiting:
             first: The level that the first of them is of; by default the one whose turn it is.
         """
         levels = self.levels
-        if len(levels) == 1 and limit == -inf and (flow := levels[0].only) is not None:
-            taken = levels[0].take_front(flow, max_rows)
+        if len(levels) == 1 and limit == -inf:
+            only = levels[0].only
+            if only is None:
+                taken = levels[0].take_turns(max_rows)
+            else:
+                taken = levels[0].take_front(only, max_rows)
         else:
             taken = self._take_in_turn(max_rows, limit, first)
         if len(taken) == 1:
@@ -156,11 +160,9 @@ class Waiting:
     def _top(self, limit: float) -> Level | None:
         """Return the level whose turn it is, of those with a request due at `limit` or later."""
         levels = [level for level in self.levels if level.entries]
-        levels.sort(key=urgency)
-        for level in levels:
-            if limit == -inf or level.head(limit) is not None:
-                return level
-        return None
+        if limit > -inf:
+            levels = [level for level in levels if level.head(limit) is not None]
+        return min(levels, key=urgency, default=None)
 
     def _before(self, limit: float) -> Iterator[Entry]:
         for level in self.levels:
