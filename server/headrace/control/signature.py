@@ -48,7 +48,8 @@ class Signature:
         """Return those of the wanted versions that are as they were."""
         if before is None or before.common != self.common:
             return set()
-        return {each for each in wanted if before.versions.get(each) == self.versions.get(each)}
+        now = self.versions
+        return {each for each in wanted if each in now and before.versions.get(each) == now[each]}
 
 
 def read_signature(place: Path) -> Signature:

@@ -157,7 +157,9 @@ class Swap:
             model.close()
             return
         # Nothing says whether its stream will ever end, and the next load must not wait for it.
-        closing = threading.Thread(target=model.close, name="headrace-closing", daemon=True)
+        closing = threading.Thread(
+            target=_close, args=(model,), name="headrace-closing", daemon=True
+        )
         closing.start()
         closing.join(CLOSE_S)
         if closing.is_alive():
@@ -166,3 +168,10 @@ class Swap:
     def _mark(self, model: ServedModel, state: str, reason: str) -> None:
         spec = model.spec
         self._catalog.mark(spec.name, spec.version, Absent(state, reason, is_fault=False))
+
+
+def _close(model: ServedModel) -> None:
+    try:
+        model.close()
+    except Exception:
+        log.exception("closing %s failed", model.spec.name)
