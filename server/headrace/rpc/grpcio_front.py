@@ -24,7 +24,7 @@ from headrace.rpc.drive import LoopDriver
 from headrace.rpc.gate import Gate
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import UNREAD, InferService
-from headrace.rpc.inflate import HEADS, OPTION, Inflater
+from headrace.rpc.inflate import HEADS, OPTION, PLAIN, Inflater
 from headrace.rpc.parse import parse
 from headrace.rpc.reflection import reflection_handler
 from headrace.rpc.status import Status, abort, status_of
@@ -159,7 +159,7 @@ class GrpcioFront:
     async def _model_infer(self, message: bytes, context: Context) -> bytes:
         assert self._driver is not None
         received_at = self._clock()
-        if message[:2] in HEADS:
+        if message and message[0] != PLAIN and message[:2] in HEADS:
             try:
                 message = await self._inflater.unpacked(message)
             except RequestError as error:

