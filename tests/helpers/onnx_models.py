@@ -179,6 +179,20 @@ def wide(columns: int) -> onnx.ModelProto:
     )
 
 
+def reads(location: str, num_bytes: int = 16) -> onnx.ModelProto:
+    """→ UINT8 `y`, the first bytes of a file beside the model, or wherever `location` leads."""
+    weight = TensorProto(name="w", data_type=TensorProto.UINT8, dims=[num_bytes])
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", "0"), ("length", str(num_bytes))):
+        weight.external_data.add(key=key, value=value)
+    node = helper.make_node("Identity", ["w"], ["y"])
+    graph = helper.make_graph(
+        [node], "g", [], [port("y", TensorProto.UINT8, [num_bytes])], [weight]
+    )
+    opset = helper.make_opsetid("", OPSET)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)
+
+
 def save(built: onnx.ModelProto, path: Path) -> Path:
     """Writes a model file, the folders above it too."""
     path.parent.mkdir(parents=True, exist_ok=True)
