@@ -25,13 +25,13 @@ class ArrivalRate:
 
     def come(self, rows: int, now: float) -> None:
         """Count rows that have just arrived."""
-        passed_s = self._as_of - now
+        passed_s = min(self._as_of - now, 0.0)  # threads read the clock before they take turns
         self._slow = self._slow * exp(passed_s * self._slow_per_s) + rows * self._slow_per_s
         self._fast = self._fast * exp(passed_s * self._fast_per_s) + rows * self._fast_per_s
-        self._as_of = now
+        self._as_of = max(self._as_of, now)
 
     def rows_per_s(self, now: float) -> float:
         """Return the rate at this time."""
-        passed_s = self._as_of - now
+        passed_s = min(self._as_of - now, 0.0)
         slow = self._slow * exp(passed_s * self._slow_per_s)
         return max(slow, CALMED * self._fast * exp(passed_s * self._fast_per_s))

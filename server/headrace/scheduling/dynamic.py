@@ -80,7 +80,7 @@ class DynamicBatcher:
             return None
         drop = intake.late(request, max(self._starts_at(now), now), self._outlook, now)
         if drop is not None and not self._kinds.num_requests:
-            self._doubt((drop,))
+            self._doubt((drop,), request.rows)
         return drop
 
     def displace(self, request: Request) -> Drop | None:
@@ -225,10 +225,13 @@ class DynamicBatcher:
     def _give_up(self, kind: Kind | None, start: float, now: float) -> bool:
         """Drop who is due before anything could be done; say whether there was anybody."""
         drops = self._intake.give_up(kind, start + self._capacity.least_s(1), now)
-        self._doubt(drops)
+        self._doubt(drops, 1)
         return bool(drops)
 
-    def _doubt(self, drops: Sequence[Drop]) -> None:
-        """Where the device is idle and nobody is quick enough for it, trust what is known less."""
+    def _doubt(self, drops: Sequence[Drop], rows: int) -> None:
+        """Where the device is idle and nobody is quick enough for it, trust what is known less.
+
+        That is what batches of `rows` take: the size that the drops were reckoned with.
+        """
         if any(drop.reason in FORECAST for drop in drops) and not self._num_busy():
-            self._capacity.doubt(1)
+            self._capacity.doubt(rows)

@@ -51,10 +51,12 @@ class Sizing:
             together: How many batches are then at work, this one included.
         """
         capacity, rows = self._capacity, min(waiting.rows, most_rows)
-        tight = waiting.due_before(start + capacity.most_s(rows, together))
-        if not tight:
-            return Choice(most_rows)
         sizes = [size for size in self.sizes if size < rows] + [rows]
+        # Of a smaller size less may be known, so that it might take longer than a larger one.
+        longest_s = max([capacity.most_s(size, together) for size in sizes])
+        tight = waiting.due_before(start + longest_s)
+        if not tight or tight[0][0] > start + capacity.most_s(rows, together):
+            return Choice(most_rows)
         loose = waiting.rows - sum(its for _, its in tight)
 
         def most_in_time(takes_s: Callable[[int, int], float]) -> Choice | None:

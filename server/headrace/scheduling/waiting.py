@@ -143,6 +143,8 @@ class Waiting:
         taken: list[Request] = []
         room, levels = max_rows, self.levels
         only = levels[0] if len(levels) == 1 else None
+        if first is not None and first.head(limit) is None:
+            first = None  # whoever is of it is passed over
         while True:
             level = only or first or self._top(limit)
             first = None
