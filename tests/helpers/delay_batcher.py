@@ -75,6 +75,10 @@ class DelayBatcher:
                 self.remove(request)
                 self.dropped.append(Drop(request, EXPIRED, "expired"))
 
+    def hurry(self) -> None:
+        """Nothing more will come."""
+        self.max_delay_s = 0.0
+
     def clear(self) -> list[Request]:
         """Take every request out."""
         requests = [request for _, request in self._queue]

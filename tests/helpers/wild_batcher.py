@@ -77,6 +77,9 @@ class WildBatcher:
         while self._queue and self._happens(SELDOM):
             self.dropped.append(Drop(self._some(), ExpiredError("late"), "expired"))
 
+    def hurry(self) -> None:
+        """Nothing more will come."""
+
     def clear(self) -> list[Request]:
         """Take every request out."""
         requests, self._queue = self._queue, []

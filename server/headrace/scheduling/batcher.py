@@ -67,6 +67,9 @@ class Batcher(Protocol):
     def expire(self, now: float) -> None:
         """Move every queued request whose deadline has passed to `dropped`."""
 
+    def hurry(self) -> None:
+        """Wait for no company from now on: nothing more will come."""
+
     def clear(self) -> list[Request]:
         """Take every queued request out."""
 
@@ -125,6 +128,9 @@ class SingleBatcher:
             gone = set(expired)
             self._queue = deque(r for r in self._queue if r not in gone)
             self.dropped.extend(Drop(request, EXPIRED, "expired") for request in expired)
+
+    def hurry(self) -> None:
+        """Do nothing: nobody waits for company."""
 
     def clear(self) -> list[Request]:
         """Take every queued request out."""

@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 
 from headrace.engines.base import Kind
@@ -124,6 +125,10 @@ class DynamicBatcher:
             start = max(self._starts_at(now), now)
             for kind in list(self._kinds.by_kind):
                 self._give_up(kind, start, now)
+
+    def hurry(self) -> None:
+        """Wait for no company from now on: nothing more will come."""
+        self._spec = replace(self._spec, max_delay_s=0.0)
 
     def clear(self) -> list[Request]:
         """Take every queued request out."""

@@ -67,6 +67,7 @@ class Line:
         """Take nothing more: the queue counts as full, so that others pay for no question."""
         self.is_retired = True
         self.max_queue_size = 0
+        self.batcher.hurry()
         for pin in self.pins:
             pin.retire()
 

@@ -37,12 +37,7 @@ class Scheduler:
     """Runs the lines of all models of one device."""
 
     def __init__(
-        self,
-        blocks: BlockPool,
-        poller: Poller,
-        admission: Admission,
-        *,
-        clock: Callable[[], float],
+        self, blocks: BlockPool, poller: Poller, admission: Admission, *, clock: Callable[[], float]
     ) -> None:
         self._blocks = blocks
         self.poller = poller
@@ -158,8 +153,10 @@ class Scheduler:
         self._fail_device(error)
 
     def refuse_new(self) -> None:
-        """From now on refuse every request; what is in is served."""
+        """From now on refuse every request; what is in is served, and waits for no company."""
         self._admission.is_open = False
+        for line in self._lines:
+            line.batcher.hurry()
 
     def drop_queued(self, error: HeadraceError) -> None:
         """End everything that is not in flight with `error`."""
