@@ -90,6 +90,14 @@ def _check_priorities(batching: config_pb.ModelDynamicBatching) -> Iterator[Faul
             yield f"{at}.priority_queue_policy[{level}]", reason
     if batching.preserve_ordering and levels > 1:
         yield f"{at}.preserve_ordering", "cannot be kept with more than one priority level"
+    policies = (batching.default_queue_policy, *batching.priority_queue_policy.values())
+    if batching.preserve_ordering and any(map(_delays, policies)):
+        reason = "cannot be kept where what waited too long runs later (timeout_action: DELAY)"
+        yield f"{at}.preserve_ordering", reason
+
+
+def _delays(policy: config_pb.ModelQueuePolicy) -> bool:
+    return policy.default_timeout_microseconds > 0 and policy.timeout_action == policy.DELAY
 
 
 def _policy(policy: config_pb.ModelQueuePolicy) -> QueuePolicy:

@@ -317,6 +317,15 @@ def faults_of(
             "more than one",
         ),
         (
+            ONNX
+            + "dynamic_batching { preserve_ordering: true default_queue_policy { "
+            + "timeout_action: DELAY default_timeout_microseconds: 1000 } }",
+            DYNAMIC,
+            CPU,
+            "dynamic_batching.preserve_ordering",
+            "runs later",
+        ),
+        (
             ONNX + "dynamic_batching { priority_levels: 257 default_priority_level: 1 }",
             DYNAMIC,
             CPU,
