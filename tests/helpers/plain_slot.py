@@ -59,8 +59,9 @@ def serve(queue: Queue, jobs: Sequence[Job], service: Callable[[int], float]) ->
             of[_add(queue, jobs[coming])] = served[coming]
             coming += 1
         while ends[-NUM_LANES] <= queue.now and (batch := queue.next_batch()):
-            begun_s = max(queue.now, ends[-1])
-            ends.append(begun_s + service(batch.rows))
+            begun_s, took_s = max(queue.now, ends[-1]), service(batch.rows)
+            ends.append(begun_s + took_s)
+            queue.capacity.learn(batch.rows, took_s)
             queue.start = ends[-1]
             for request in batch.requests:
                 its = of[request]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.engines.batching_spec import BatchingSpec
+from headrace.scheduling.standing import PATIENCE_S
 from headrace.scheduling.waiting import AGING_S
 from helpers.plain_slot import Job, Served, serve
 from helpers.queue_rig import Queue, known
@@ -110,3 +111,17 @@ def test_a_low_priority_waits_for_its_aging_and_no_longer(priority: int) -> None
     assert its.place < len(served) - 1, "it was last of all"
     aged_s = low.at_s + (priority - 1) * AGING_S
     assert all(job.at_s <= aged_s + 1e-9 for job in before)
+
+
+@pytest.mark.parametrize("fields", [{}, {"target_p99_s": 0.9}])
+def test_who_has_no_deadline_is_served_beside_those_who_have(fields: dict[str, float]) -> None:
+    """A flood of deadlines holds it up for as long as its patience, and no longer."""
+    flood = [Job(at_s=job.at_s, due_s=job.at_s + 0.8, priority=1) for job in overloaded(20.0, 1.5)]
+    patient = [Job(at_s=0.5, priority=1), Job(at_s=0.5, priority=2)]
+    jobs = sorted([*flood, *patient], key=lambda job: job.at_s)
+    served = serve(queue(num_priorities=2, **fields), jobs, service)
+    for each in served:
+        if each.job in patient and not fields:
+            assert each.ended_s <= 0.5 + PATIENCE_S + AGING_S + 3 * service(MAX_ROWS)
+    in_time = sum(each.is_in_time for each in served)
+    assert in_time >= 0.9 * 20.0 * MAX_ROWS / service(MAX_ROWS)
