@@ -37,12 +37,7 @@ def open_line(
     batching = spec.batching or BatchingSpec()  # deadlines and sources count without batches, too
     max_queue_size = batching.queue_size(default_max_queue_size)
     log.info("%s: %s", spec.name, describe(batching, max_queue_size))
-    if batching.max_rows > 1 and all(layout.kind is None for layout in opened.layouts):
-        log.warning(
-            "%s: requests run alone although batching is on: the first dimension of all inputs and "
-            "outputs must be the batch, and shapes must be known before a run",
-            spec.name,
-        )
+    _warn(spec.name, batching, opened)
     return Line(
         spec.name,
         DynamicBatcher(
@@ -63,6 +58,24 @@ def open_line(
             pool.num_busy,
         ),
     )
+
+
+def _warn(model: str, batching: BatchingSpec, opened: Opened) -> None:
+    """Name what the configuration asks for in vain."""
+    if batching.max_rows > 1 and all(layout.kind is None for layout in opened.layouts):
+        log.warning(
+            "%s: requests run alone although batching is on: the first dimension of all inputs and "
+            "outputs must be the batch, and shapes must be known before a run",
+            model,
+        )
+    row_s = opened.capacity.mean_s(1)
+    if 0.0 < batching.target_p99_s < row_s:
+        log.warning(
+            "%s: one row alone took %.3g ms, more than headrace.target_p99_ms: most requests will "
+            "be refused",
+            model,
+            row_s * 1e3,
+        )
 
 
 def describe(batching: BatchingSpec, max_queue_size: int) -> str:

@@ -101,6 +101,18 @@ def test_batching_that_cannot_be_is_named(tmp_path: Path, caplog: pytest.LogCapt
     assert "m: requests run alone although batching is on" in caplog.text
 
 
+def test_a_target_that_one_row_misses_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would refuse everything, and nothing else would say why."""
+    target = 'parameters { key: "headrace.target_p99_ms" value { string_value: "%s" } }'
+    with caplog.at_level(logging.WARNING):
+        line_of(tmp_path, "max_batch_size: 4 dynamic_batching { } " + target % "60000")
+        assert "one row alone" not in caplog.text
+        line_of(tmp_path, "max_batch_size: 4 dynamic_batching { } " + target % "0.0001")
+    assert "m: one row alone took" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
