@@ -11,7 +11,9 @@ from headrace.engines.model_config import check, complete, model_spec
 from headrace.metrics import Metrics
 from headrace.model import ServedModel, in_engine_order
 from headrace.scheduling.batcher import SingleBatcher
+from headrace.scheduling.dynamic import DynamicBatcher
 from headrace.scheduling.line import Line
+from headrace.slots.capacity import Capacity
 from headrace.slots.pool import SlotPool
 from helpers.core_rig import AddOneContext, Rig
 from helpers.model_repository import config_of, signature_of
@@ -87,7 +89,13 @@ def served(
     assert [str(fault) for fault in check(completed, signature)] == []
     spec = in_engine_order(model_spec(completed, signature, version, labels=labels))
     metrics = Metrics().model(name, str(version))
-    line = Line(name, SingleBatcher(), pool or Rig(num_slots=1).pool, metrics, 8)
+    pool = pool or Rig(num_slots=1).pool
+    batcher = (
+        SingleBatcher()
+        if spec.batching is None
+        else DynamicBatcher(spec.batching, Capacity(), pool.starts_at, 8, pool.num_busy)
+    )
+    line = Line(name, batcher, pool, metrics, 8)
     engine = ShapeEngine(signature, shapes_of)
     kinds = Kinds(engine, 1 if spec.batching is None else spec.batching.max_rows)
     return ServedModel(spec, completed, engine, line, kinds=kinds)

@@ -30,10 +30,10 @@ class Seen:
         self.before = Scrape(self.address)
 
     def moved(self, now: Scrape) -> tuple[float, float, float]:
-        """(answered, run by the model and answered, dropped because the caller had left)."""
+        """(answered, run by the model and answered, dropped for a caller that left or would)."""
         dropped = sum(
             now("headrace_dropped", reason=reason) - self.before("headrace_dropped", reason=reason)
-            for reason in ("cancelled", "expired")
+            for reason in ("cancelled", "expired", "hopeless")
         )
         answered = now("nv_inference_request_success") - self.before("nv_inference_request_success")
         executed = now("nv_inference_exec_count") - self.before("nv_inference_exec_count")
@@ -72,7 +72,7 @@ def test_a_queued_request_past_its_deadline_never_runs(client: RpcClient, slow: 
     seen = Seen(slow)
     calls = fill(client, slow)
     late = client.start(slow_message(SHORT), timeout_s=0.1)
-    assert told(late)[0] is Code.DEADLINE_EXCEEDED
+    assert told(late)[0] is Code.DEADLINE_EXCEEDED, told(late)
     Scrape.when(slow.metrics_address, lambda now: seen.moved(now)[2] == 1)
     assert_answered(calls)
     assert seen.at_rest() == (2, 2, 1)

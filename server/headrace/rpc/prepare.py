@@ -202,8 +202,8 @@ def _wanted_classes(request: pb.ModelInferRequest, served: Served) -> dict[int, 
 
 def _wishes(request: pb.ModelInferRequest, served: Served) -> Wishes | None:
     """Return how the request wishes to be queued; a priority that is no level is the default."""
-    wishes, batching = wishes_of(request.parameters), served.spec.batching
-    if batching is None:
+    wishes = wishes_of(request.parameters)
+    if not served.line.has_policy:
         return None
-    is_level = wishes.priority <= batching.num_priorities
-    return wishes if is_level else wishes._replace(priority=0)
+    num_levels = 1 if served.spec.batching is None else served.spec.batching.num_priorities
+    return wishes if wishes.priority <= num_levels else wishes._replace(priority=0)

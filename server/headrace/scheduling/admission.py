@@ -150,11 +150,12 @@ class Admission:
     def _ask_policy(self, request: Request, now: float) -> None:
         line = request.line
         drop = line.batcher.refuse(request, now)
+        num_held = 0 if line.ordering is None else line.ordering.num_held
+        is_full = line.length + num_held >= line.max_queue_size
+        if is_full and (drop is None or drop.reason == "queue_full"):
+            drop = _queue_full(request)
         if drop is not None:
             self._refuse_or_displace(drop)
-        num_held = 0 if line.ordering is None else line.ordering.num_held
-        if line.length + num_held >= line.max_queue_size:
-            self._refuse_or_displace(_queue_full(request))
 
     def _refuse_or_displace(self, drop: Drop) -> None:
         """Raise why a request cannot be queued, unless the queue is full and another gives way."""
