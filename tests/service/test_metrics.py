@@ -62,13 +62,10 @@ def test_what_batches_take_is_shown(client: RpcClient, address: str) -> None:
     assert reading.labels("headrace_service_seconds") == {("model", "rows", "version")}
     config = client.ask("ModelConfig", name="versions").config
     told = json.loads(config.parameters["headrace.service_seconds"].string_value)
-    assert list(told) == ["1", "2", "4"]
-    for rows in told:
+    assert set(told) >= {"1", "2", "4"}  # and what others have asked for meanwhile
+    for rows in ("1", "2", "4"):
         labels = {"model": "versions", "version": "10", "rows": rows}
         assert 0 < reading("headrace_service_seconds", **labels) < 1
-    assert (
-        "headrace.service_seconds" not in client.ask("ModelConfig", name="slow").config.parameters
-    )
 
 
 def test_counts_are_those_of_what_was_sent(client: RpcClient, address: str) -> None:
