@@ -21,7 +21,7 @@ from headrace.errors import (
     UnavailableError,
 )
 from headrace.model import ServedModel
-from headrace.rpc.infer import InferService
+from headrace.rpc.infer import InferService, reply_by
 from headrace.rpc.pins import Pins
 from headrace.rpc.prepare import Limits
 from headrace.rpc.status import Status
@@ -146,11 +146,22 @@ def right(request_id: str = "7", rows: int = 1) -> bytes:
     return message.SerializeToString()
 
 
+@pytest.mark.parametrize(
+    ("left_s", "kept_s"),
+    [(10.0, 9.997), (0.1, 0.097), (0.05, 0.047), (0.01, 0.0094), (0.0, 0.0)],
+)
+def test_a_reply_leaves_before_the_deadline_is_over(left_s: float, kept_s: float) -> None:
+    """Some milliseconds before; of a short deadline a small share."""
+    assert reply_by(RECEIVED_AT + left_s, RECEIVED_AT) == pytest.approx(RECEIVED_AT + kept_s)
+    assert reply_by(None, RECEIVED_AT) is None
+
+
 def test_a_request_is_handed_over_with_its_times_and_answered(rig: Rig) -> None:
     """The deadline goes with it, the id comes back, and each stage is measured where it says."""
     call = rig.ask(right("größe", rows=3), deadline=99.0)
     (request,) = rig.link.requests
-    assert (request.deadline, request.rows, request.received_at) == (99.0, 3, RECEIVED_AT)
+    assert request.deadline == reply_by(99.0, RECEIVED_AT)
+    assert (request.rows, request.received_at) == (3, RECEIVED_AT)
     assert [bytes(tensor) for tensor in request.tensors] == [bytes(24)]
     assert (call.replies, call.statuses) == ([], [])
     rig.end([((3, 2), b"y" * 24)])
