@@ -7,7 +7,7 @@ follows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -186,18 +186,17 @@ class QueueOracle:
         return max((size for size in self.spec.preferred_rows if size <= rows), default=most)
 
     def _could_be_next(self, entry: Entry, kinds: set[Kind | None]) -> bool:
-        """Say whether nothing of these kinds goes before it in each step of the order."""
-        rivals = of_kinds = [each for each in self.entries if each.kind in kinds]
-        steps: tuple[Callable[[Entry], float], ...] = (
-            lambda each: self._urgency(each.level, of_kinds),
-            lambda each: each.level,
-            lambda each: self._fairness[each.level].tags[each.source],
-        )
-        for step in steps:
-            least = min(map(step, rivals))
-            if step(entry) > least + EQUAL:
-                return False
-            rivals = [each for each in rivals if step(each) <= least + EQUAL]
+        """Say whether nothing of these kinds goes before it: no level, no source, no older one."""
+        of_kinds = [each for each in self.entries if each.kind in kinds]
+        urgencies = {each.level: self._urgency(each.level, of_kinds) for each in of_kinds}
+        if urgencies[entry.level] > min(urgencies.values()) + EQUAL:
+            return False
+        tags = self._fairness[entry.level].tags
+        rivals = [each for each in of_kinds if each.level == entry.level]
+        least = min(tags[each.source] for each in rivals)
+        if tags[entry.source] > least + EQUAL:
+            return False
+        rivals = [each for each in rivals if tags[each.source] <= least + EQUAL]
         own = [each for each in rivals if each.source == entry.source]
         if len(own) < len(rivals):  # sources are even: each kind may be at another one
             own = [each for each in own if each.kind is entry.kind]
