@@ -176,7 +176,8 @@ class LimitSettings:
     )
     max_queue_size: int = option(
         1024,
-        "Requests that may wait for one model; more are refused.",
+        "Requests that may wait for one model, or for each of its priority levels, where its "
+        "configuration does not say; more are refused.",
         low=1,
         high=1_000_000,
         fix="an unbounded queue is not offered: it turns overload into time-outs. "
