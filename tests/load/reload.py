@@ -1,11 +1,13 @@
 """Versions of a model swapped under load: what fails, and what the others wait.
 
-    PYTHONPATH=tests python -m load.reload [--swaps 100] [--qps 500] [--model adds mlp]
+    PYTHONPATH=proto:server:client:tests python -m load.reload [--swaps 100] [--qps 500]
+        [--model adds mlp] [--transport grpcio native] [--device host|cudart]
 
 A client in a process of its own sends requests at random moments (Poisson), whatever comes back;
 each is timed from the moment it was due. It sends first for a while without swaps, then while
-version after version is written into the repository and loaded, each in the place of the last. An
-answer must be that of the version which it names.
+version after version is written into the repository and loaded, each in the place of the last. Each
+answer must be that of the version which it names: `adds` has another for each, the others the
+same, which is held against the answer before the first swap bit by bit.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,23 +32,19 @@ from typing import Any
 import grpc
 import grpc.aio
 import numpy as np
-import numpy.typing as npt
-import tritonclient.grpc as triton
 import uvloop
-from tritonclient.grpc import service_pb2 as pb
 
+from headrace_proto.v1 import inference_pb2 as pb
 from helpers import onnx_models
-from helpers.messages import infer, tensor
-from helpers.ort_rig import direct
 from helpers.raw_http2 import INFER
-from helpers.server import NO_DEBUG, TRANSPORTS, serving
+from helpers.server import NO_DEBUG, TRANSPORTS, Server
 from load.models import CATALOGUE
-from load.work import sample
 
-Array = npt.NDArray[Any]
 NAME = "m"
-ADDS = "adds"  # its answer tells the version
+ADDS = "adds"
 CLIENT = "--client"
+LOAD = INFER.replace("ModelInfer", "RepositoryModelLoad")
+OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
 ANSWER_S = 30.0
 WARM_UP_S = 2.0
 SPARE_S = 60.0
@@ -53,40 +52,43 @@ SPARE_S = 60.0
 
 @dataclass
 class Tally:
-    """What became of the requests, in order of the moments at which they were due."""
+    """What became of the requests, in order of their ends; times are of the machine's clock."""
 
-    due_s: list[float] = field(default_factory=list)  # time.monotonic, of all processes
+    due_s: list[float] = field(default_factory=list)
     took_s: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
 
-def message_of(model: str) -> tuple[bytes, Array]:
-    """A request, and what it sends."""
-    if model == ADDS:
-        x = np.zeros((1, 4), np.float32)
-        return infer(NAME, [tensor("x", "FP32", x.shape)], [x.tobytes()]), x
-    x = sample(model)
-    return infer(NAME, [tensor("x", CATALOGUE[model].datatype, x.shape)], [x.tobytes()]), x
+def message_of(model: str) -> bytes:
+    """A request of one row."""
+    x = np.zeros((1, 4), np.float32) if model == ADDS else CATALOGUE[model].sample()
+    datatype = "FP32" if model == ADDS else CATALOGUE[model].datatype
+    request = pb.ModelInferRequest(model_name=NAME)
+    request.inputs.add(name="x", datatype=datatype, shape=x.shape)
+    request.raw_input_contents.append(x.tobytes())
+    return request.SerializeToString()
 
 
 class Client:
     """Sends at random moments, and waits for no answer before the next."""
 
-    def __init__(self, address: str, model: str, right: bytes | None) -> None:
-        options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
-        self.channels = [grpc.aio.insecure_channel(address, options=options) for _ in range(4)]
+    def __init__(self, address: str, model: str) -> None:
+        self.channels = [grpc.aio.insecure_channel(address, options=OPTIONS) for _ in range(4)]
         self.calls: list[Any] = [channel.unary_unary(INFER) for channel in self.channels]
-        self.message, _ = message_of(model)
-        self.right = right  # the answer of every version, None where each has its own
+        self.message = message_of(model)
+        self.is_told = model == ADDS  # the answer tells the version
+        self.right: bytes | None = None
         self.tally = Tally()
         self.open: set[asyncio.Task[None]] = set()
         self.is_over = False
 
     async def send(self, qps: float) -> None:
         """Send until it is over."""
-        chance, due = random.Random(1), time.monotonic()
-        number = 0
+        chance, number = random.Random(1), 0
+        first = pb.ModelInferResponse.FromString(await self.calls[0](self.message))
+        (self.right,) = first.raw_output_contents
+        due = time.monotonic()
         while not self.is_over:
             due += chance.expovariate(qps)
             await asyncio.sleep(max(0.0, due - time.monotonic()))
@@ -106,7 +108,7 @@ class Client:
             self.tally.faults.append(f"{error.code().name}: {error.details()}")
             return
         took_s, version = time.monotonic() - due, int(reply.model_version)
-        right = self.right or np.full(4, version, np.float32).tobytes()
+        right = np.full(4, version, np.float32).tobytes() if self.is_told else self.right
         if list(reply.raw_output_contents) != [right]:
             self.tally.faults.append(f"version {version} answers wrongly")
         self.tally.due_s.append(due)
@@ -114,9 +116,9 @@ class Client:
         self.tally.versions.append(version)
 
 
-async def client(address: str, model: str, qps: float, right: bytes | None) -> None:
+async def client(address: str, model: str, qps: float) -> None:
     """Send until standard input ends; print what was seen."""
-    sender = Client(address, model, right)
+    sender = Client(address, model)
     gc.collect()
     gc.freeze()
     sending = asyncio.create_task(sender.send(qps))
@@ -148,46 +150,42 @@ def swap(
 ) -> list[tuple[float, float]]:
     """Put in and load version after version; return when each load began and ended."""
     loads: list[tuple[float, float]] = []
-    with triton.InferenceServerClient(address) as admin:
+    message = pb.RepositoryModelLoadRequest(model_name=NAME).SerializeToString()
+    with grpc.insecure_channel(address, options=OPTIONS) as channel:
+        load: Any = channel.unary_unary(LOAD)
         for number in range(swaps):
             repository.put()
             began = time.monotonic()
-            admin.load_model(NAME)
+            load(message, timeout=SPARE_S)
             loads.append((began, time.monotonic()))
             time.sleep(max(0.0, loads[0][0] + (number + 1) * every_s - time.monotonic()))
     return loads
 
 
-def measure(
-    transport: str, model: str, *, qps: float, swaps: int, quiet_s: float, every_s: float
-) -> Outcome:
-    """Measure one transport with one model."""
-    with tempfile.TemporaryDirectory() as folder:
-        repository = Repository(Path(folder), model)
-        repository.put()
-        options = ("--model-repository", folder, "--transport", transport, "--load-model", NAME)
-        with serving(*options, "--model-control-mode", "explicit", env=NO_DEBUG) as server:
-            right = "" if model == ADDS else _right(repository, model)
-            command = [sys.executable, "-m", "load.reload", CLIENT, server.address, model, str(qps)]
-            with subprocess.Popen(
-                [*command, right],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env={**os.environ, **NO_DEBUG},
-            ) as process:
-                time.sleep(WARM_UP_S + quiet_s)
-                before_bytes = server.rss_bytes()
-                loads = swap(server.address, repository, swaps, every_s)
-                after_bytes = server.rss_bytes()
-                output, _ = process.communicate("", SPARE_S)
-    return Outcome(Tally(**json.loads(output)), loads, before_bytes, after_bytes)
-
-
-def _right(repository: Repository, model: str) -> str:
-    path = repository.folder / "1" / "model.onnx"
-    (answer,) = direct(path, message_of(model)[1])
-    return answer.tobytes().hex()
+@contextmanager
+def serving(folder: Path, transport: str, device: str) -> Iterator[Server]:
+    """A server of this source tree, installed or not."""
+    program = [sys.executable, "-c", "from headrace.cli import main; main()", "serve"]
+    ports = ["--grpc-port=0", "--metrics-port=0", "--grpc-address=127.0.0.1"]
+    mode = ["--model-control-mode=explicit", f"--load-model={NAME}", f"--model-repository={folder}"]
+    process = subprocess.Popen(
+        [*program, *ports, *mode, f"--transport={transport}", f"--device={device}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **NO_DEBUG, "PYTHONUNBUFFERED": "1"},
+    )
+    server = Server(process)
+    try:
+        server.wait_ready()
+        yield server
+        assert server.stop() == 0, server.output()
+    except BaseException:
+        print(server.output())
+        raise
+    finally:
+        if process.poll() is None:
+            server.kill()
 
 
 @dataclass
@@ -210,12 +208,11 @@ class Outcome:
         """Return p50, p99, p99.9 and the largest: quiet, with swaps, and of those amid a load."""
         due_s, took_s = np.array(self.tally.due_s), np.array(self.tally.took_s)
         began_at, ended_at = self.loads[0][0], self.loads[-1][1]
-        start_at = due_s.min() + WARM_UP_S
         amid = np.zeros(len(due_s), bool)
         for began, ended in self.loads:
             amid |= (due_s + took_s >= began) & (due_s <= ended)
         parts = {
-            "quiet": (due_s >= start_at) & (due_s < began_at),
+            "quiet": (due_s >= due_s.min() + WARM_UP_S) & (due_s < began_at),
             "with swaps": (due_s >= began_at) & (due_s <= ended_at),
             "amid a load": amid,
         }
@@ -224,6 +221,30 @@ class Outcome:
             for name, part in parts.items()
             if part.any()
         }
+
+
+def measure(transport: str, model: str, chosen: argparse.Namespace) -> Outcome:
+    """Measure one transport with one model."""
+    with tempfile.TemporaryDirectory() as folder:
+        repository = Repository(Path(folder), model)
+        repository.put()
+        program = [sys.executable, "-m", "load.reload", CLIENT]
+        with (
+            serving(Path(folder), transport, chosen.device) as server,
+            subprocess.Popen(
+                [*program, server.address, model, str(chosen.qps)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, **NO_DEBUG},
+            ) as process,
+        ):
+            time.sleep(WARM_UP_S + chosen.quiet_s)
+            before_bytes = server.rss_bytes()
+            loads = swap(server.address, repository, chosen.swaps, chosen.every_s)
+            after_bytes = server.rss_bytes()
+            output, _ = process.communicate("", SPARE_S)
+    return Outcome(Tally(**json.loads(output)), loads, before_bytes, after_bytes)
 
 
 def report(title: str, outcome: Outcome) -> bool:
@@ -246,30 +267,24 @@ def report(title: str, outcome: Outcome) -> bool:
 def main(arguments: Sequence[str]) -> int:
     """Measure one after the other; the exit code is 0 when all was well."""
     if arguments[:1] == [CLIENT]:
-        address, model, qps, right = arguments[1:]
-        uvloop.run(client(address, model, float(qps), bytes.fromhex(right) or None))
+        address, model, qps = arguments[1:]
+        uvloop.run(client(address, model, float(qps)))
         return 0
     parser = argparse.ArgumentParser(prog="load.reload", description=__doc__.partition("\n")[0])
     parser.add_argument("--swaps", type=int, default=100)
     parser.add_argument("--qps", type=float, default=500)
     parser.add_argument("--every-s", type=float, default=0.25, help="from swap to swap, at least")
     parser.add_argument("--quiet-s", type=float, default=20, help="without swaps, before them")
+    parser.add_argument("--device", default="host", choices=["host", "cudart"])
     parser.add_argument("--model", nargs="+", default=[ADDS, "mlp"], choices=[ADDS, *CATALOGUE])
     parser.add_argument("--transport", nargs="+", default=TRANSPORTS, choices=TRANSPORTS)
     chosen = parser.parse_args(arguments)
-    all_well = True
-    for model in chosen.model:
-        for transport in chosen.transport:
-            outcome = measure(
-                transport,
-                model,
-                qps=chosen.qps,
-                swaps=chosen.swaps,
-                quiet_s=chosen.quiet_s,
-                every_s=chosen.every_s,
-            )
-            all_well &= report(f"{transport}, {model}", outcome)
-    return 0 if all_well else 1
+    outcomes = [
+        report(f"{transport}, {model}", measure(transport, model, chosen))
+        for model in chosen.model
+        for transport in chosen.transport
+    ]
+    return 0 if all(outcomes) else 1
 
 
 if __name__ == "__main__":
