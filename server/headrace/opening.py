@@ -135,6 +135,7 @@ class SlotOpener:
         before_bytes = self._blocks.allocated_bytes
         slots, capacity = self._open_warm(engine, spec, trials, batches)
         self._reserve(trials, len(slots))
+        trials.kinds.settle(trials.all, trials.least_rows)
         pool = SlotPool(slots)
         blocks_bytes = max(self._blocks.allocated_bytes - before_bytes, 0)
         footprint = Footprint(pool, engine.weights_bytes, blocks_bytes)

@@ -87,6 +87,10 @@ class Kind:
             layout = self._layouts[rows] = self._plan(rows)
         return layout
 
+    def forget(self) -> None:
+        """Plan every layout anew: there are other sizes now that batches may be padded to."""
+        self._layouts.clear()
+
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Binding:

@@ -78,7 +78,7 @@ class Kinds:
         return family.layout(rows)
 
     def settle(self, layouts: Sequence[Layout], least_rows: Mapping[Layout, int]) -> None:
-        """Note what ran at load, before any batch is laid out.
+        """Note what ran at load; may be called again with more.
 
         Args:
             layouts: They and their kinds are kept for good.
@@ -89,8 +89,10 @@ class Kinds:
             family = self._families.get(tails)
             if family is not None and layout.kind is family.kind is not None:
                 self._lasting.add(tails)
-                if least_rows.get(layout, 0):
-                    family.targets[layout.input_shapes[0][0]] = least_rows[layout]
+                rows, least = layout.input_shapes[0][0], least_rows.get(layout, 0)
+                if least and family.targets.get(rows) != least:
+                    family.targets[rows] = least
+                    family.kind.forget()
 
     def _open(self, tails: Tails, rows: int) -> _Family:
         if len(self._families) >= MAX_KINDS + len(self._lasting):
