@@ -94,7 +94,10 @@ class Target:
         if now >= self._renew_at:
             self._renew_at = now + RENEWED_TARGETS * self.target_s
             self._rates.clear()
-        return self._rate(together) >= PAYS * self._rate(together - 1)
+        less, has_seen = self._rate(together - 1), self._capacity.has_seen
+        if not has_seen(together):  # it is tried when it is needed, one more at a time
+            return has_seen(together - 1) and self.arrivals.rows_per_s(now) > less
+        return self._rate(together) >= PAYS * less
 
     def _rate(self, together: int) -> float:
         """Return the most rows a second of so many batches at work together.

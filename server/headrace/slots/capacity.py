@@ -20,21 +20,22 @@ from math import inf
 from headrace.slots.estimate import NUM_SPREADS, Estimate
 
 MAX_SIZES = 128  # more are not told apart: what is new then teaches the nearest that is known
-UNSEEN_SHARE = 0.5  # one more batch at work is thought to take half of its time from the others
+UNSEEN_SHARE = 0.9  # what one more batch at work takes from the others, before it was seen
 DOUBT = 1 / 16  # of the mean: how much wider the spread of what is not tried gets at a time
-FORGET = 1 / 4096  # so that it is tried again, every few hundred batches, whether more together pay
+FORGET_AFTER = 1000  # batches of fewer at work, after which it is tried again what more together do
 OUTLIER = 4.0  # a run counts as so many times the most that was likely: one pause is not a trend
 
 
 class Capacity:
     """Service time by rows, in seconds, of one model on the slots that it has."""
 
-    __slots__ = ("_estimates", "_sizes", "_slowdowns")
+    __slots__ = ("_ages", "_estimates", "_sizes", "_slowdowns")
 
     def __init__(self) -> None:
         self._estimates: dict[int, Estimate] = {}
         self._sizes: list[int] = []  # rising
         self._slowdowns: dict[int, Estimate] = {}  # by how many are at work together
+        self._ages: dict[int, int] = {}  # batches of fewer that have run since
 
     def learn(self, rows: int, took_s: float, together: int = 1) -> None:
         """Take in that a batch of `rows` took `took_s`; what is no duration teaches nothing.
@@ -47,8 +48,7 @@ class Capacity:
         """
         if not (0.0 < took_s < inf and together):
             return
-        if (more := self._slowdowns.get(together + 1)) is not None:
-            more.mean_s += FORGET * (self._unseen(together + 1) - more.mean_s)
+        self._forget(together + 1)
         if together > 1 and self._sizes:
             self._learn_slowdown(together, took_s / self.mean_s(rows))
             return
@@ -94,6 +94,10 @@ class Capacity:
         estimate = self._estimates.get(rows)
         return self._between(rows, _least) if estimate is None else estimate.least_s
 
+    def has_seen(self, together: int) -> bool:
+        """Whether it is known, not long ago, what so many at work together do to each other."""
+        return together <= 1 or together in self._slowdowns
+
     def table(self) -> list[tuple[int, float]]:
         """Return (rows, mean seconds) of each size that was seen, by rising size."""
         return [(rows, self._estimates[rows].mean_s) for rows in self._sizes]
@@ -123,7 +127,15 @@ class Capacity:
         estimate.spread_s = (most_s / mean_s - 1.0) / NUM_SPREADS * estimate.mean_s
         return estimate
 
+    def _forget(self, together: int) -> None:
+        """Let go of what is known of so many at work when it was seen too long ago."""
+        if together in self._slowdowns:
+            self._ages[together] += 1
+            if self._ages[together] >= FORGET_AFTER:
+                del self._slowdowns[together]
+
     def _learn_slowdown(self, together: int, factor: float) -> None:
+        self._ages[together] = 0
         estimate = self._slowdowns.get(together)
         if estimate is None:
             estimate = self._slowdowns[together] = Estimate(factor)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.slots.capacity import MAX_SIZES, Capacity
+from headrace.slots.capacity import FORGET_AFTER, MAX_SIZES, Capacity
 
 
 def steady(fixed_s: float, row_s: float, sizes: list[int], times: int = 80) -> Capacity:
@@ -142,15 +142,18 @@ def test_nobody_can_tell_how_many_were_at_work() -> None:
     assert capacity.mean_s(4) == pytest.approx(0.004)
 
 
-def test_whether_more_together_pay_is_tried_again() -> None:
-    """What made it useless may have gone."""
+def test_what_more_together_do_is_forgotten_in_time() -> None:
+    """What made it useless may have gone; it is not forgotten while it is seen."""
     capacity = steady(0.002, 0.0005, [1])
-    for _ in range(60):
+    assert capacity.has_seen(1)
+    assert not capacity.has_seen(2)
+    for _ in range(2 * FORGET_AFTER):
         capacity.learn(1, 2 * 0.0025, together=2)
-    steady_s = capacity.mean_s(1, 2)
-    for _ in range(400):
         capacity.learn(1, 0.0025)
-    assert capacity.mean_s(1, 2) < 0.98 * steady_s
+    assert capacity.has_seen(2)
+    for _ in range(FORGET_AFTER):
+        capacity.learn(1, 0.0025)
+    assert not capacity.has_seen(2)
 
 
 def test_what_is_not_tried_for_what_is_known_is_trusted_ever_less() -> None:

@@ -1,0 +1,195 @@
+"""A latency target: when a batch waits, how large it is, and who is let go."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.engines.batching_spec import BatchingSpec
+from headrace.scheduling.arrivals import ArrivalRate
+from headrace.scheduling.dynamic import LEAD_S
+from headrace.slots.capacity import Capacity
+from helpers.queue_rig import Queue, known
+
+TARGET_S = 0.020
+FIXED_S, ROW_S = 0.004, 0.001  # of a batch: eight rows in 12 ms
+SIZES = (1, 2, 4, 8)
+
+
+def takes_s(rows: int) -> float:
+    """Return what a batch takes alone."""
+    return FIXED_S + ROW_S * rows
+
+
+def aimed(capacity: Capacity | None = None, **fields: object) -> Queue:
+    """Return a queue that aims at the target."""
+    spec = BatchingSpec(max_rows=8, target_p99_s=TARGET_S, **fields)  # type: ignore[arg-type]
+    return Queue(spec, capacity or known([(rows, takes_s(rows)) for rows in SIZES]))
+
+
+def crowded(slowdown: float) -> Capacity:
+    """Return what is known where two at work slow each other down so much."""
+    capacity = known([(rows, takes_s(rows)) for rows in SIZES])
+    for _ in range(40):
+        capacity.learn(8, slowdown * takes_s(8), together=2)
+    return capacity
+
+
+def test_an_idle_device_waits_for_nobody() -> None:
+    """However well a larger batch would do."""
+    waits = aimed()
+    asked = waits.add()
+    assert waits.next() == [asked]
+
+
+def test_a_batch_that_is_not_full_is_bound_when_its_slot_comes_free() -> None:
+    """With all that came until then."""
+    waits = aimed()
+    waits.start, waits.num_busy = 0.008, 1
+    asked = [waits.add()]
+    assert waits.next() == []
+    assert waits.batcher.next_look(0.0) == pytest.approx(0.008 - LEAD_S)
+    waits.now = 0.008 - LEAD_S
+    asked.append(waits.add())
+    assert waits.next() == asked
+
+
+def test_a_full_batch_waits_for_fresher_ones_if_some_of_it_would_be_late() -> None:
+    """It could be full of those who are in time when it begins."""
+    waits = aimed()
+    waits.start, waits.num_busy = 0.010, 1
+    old = [waits.add() for _ in range(8)]
+    assert waits.next() == []
+    waits.now = 0.005
+    fresh = [waits.add() for _ in range(8)]
+    waits.now = waits.start - LEAD_S
+    assert waits.next() == fresh, "twelve milliseconds are too many for the old ones"
+    waits.now, waits.num_busy = 0.010 + takes_s(8), 0
+    assert waits.next() == []
+    assert {request for request, reason in waits.lost if reason == "target"} == set(old)
+
+
+def test_a_full_batch_in_time_is_bound_at_once() -> None:
+    """There is nothing to wait for."""
+    waits = aimed()
+    waits.start, waits.num_busy = 0.005, 1
+    asked = [waits.add() for _ in range(8)]
+    assert waits.next() == asked
+
+
+def test_where_one_more_at_work_brings_nothing_the_next_waits_for_an_end() -> None:
+    """Two that share a device fairly are each as slow as both."""
+    waits = aimed(crowded(2.0))
+    waits.num_busy = 1  # of two slots: the other is idle
+    asked = [waits.add() for _ in range(8)]
+    assert waits.next() == []
+    assert waits.batcher.next_look(0.0) is None
+    waits.num_busy = 0
+    batch = waits.next_batch()
+    assert batch is not None
+    assert (list(batch.requests), batch.together) == (asked, 1)
+
+
+def test_where_two_do_twice_as_much_the_next_is_no_later_than_it_must_be() -> None:
+    """At once when it is large enough to keep up; before somebody would be late in any case."""
+    waits = aimed(crowded(1.0))
+    waits.num_busy = 1
+    first = waits.add()
+    for _ in range(60):  # far more arrive than batches of one could do
+        waits.batcher._target.arrivals.come(1, 0.0)  # type: ignore[union-attr]
+    assert waits.next() == []
+    look = waits.batcher.next_look(0.0)
+    assert look is not None
+    assert TARGET_S - takes_s(4) < look < TARGET_S - takes_s(1)
+    waits.now = look
+    assert waits.next() == [first]
+
+
+def test_a_larger_number_at_work_is_tried_when_it_is_needed() -> None:
+    """Nobody knows what it brings before."""
+    waits = aimed()
+    waits.num_busy = 1
+    waits.add()
+    assert waits.next() == [], "one keeps up"
+    for _ in range(500):
+        waits.batcher._target.arrivals.come(1, 0.0)  # type: ignore[union-attr]
+    waits.now = TARGET_S / 2
+    assert waits.next() or waits.batcher.next_look(waits.now) is not None
+
+
+def test_what_the_target_cannot_be_met_for_is_let_go() -> None:
+    """At the door, or when it has waited for too long; a client's own deadline has its own name."""
+    waits = aimed()
+    waits.start, waits.num_busy = TARGET_S, 1
+    assert waits.refuse() == "target"
+    assert waits.refuse(deadline_s=0.001) == "hopeless"
+    waits.start = 0.0
+    late = waits.add()
+    waits.now = TARGET_S
+    waits.expire()
+    assert waits.lost == [(late, "target")]
+
+
+def test_a_target_out_of_reach_stops_nobody_for_ever() -> None:
+    """The model is tried again and again, so that it is found out when it has become quicker."""
+    waits = aimed(known([(1, 1.0), (8, 1.0)]))
+    served = 0
+    for _ in range(100):
+        if waits.refuse() is None:
+            waits.add()
+            served += len(waits.next())
+        waits.now += 1.0
+    assert served > 0
+
+
+def test_without_anything_known_it_batches_as_without_a_target() -> None:
+    """Whatever waits, at once."""
+    waits = aimed(Capacity())
+    waits.num_busy = 1
+    asked = [waits.add() for _ in range(11)]
+    assert waits.drain() == [asked[:8], asked[8:]]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 0.01), st.integers(0, 3), st.floats(0.0, 0.02)), max_size=40),
+    st.sampled_from([1.0, 1.5, 2.0]),
+)
+def test_nobody_waits_beside_an_idle_device_or_for_ever(
+    steps: list[tuple[float, int, float]], slowdown: float
+) -> None:
+    """When it is time to look, something happens, or the next look is later, within the target."""
+    waits = aimed(crowded(slowdown))
+    for passed_s, num_busy, busy_s in steps:
+        waits.now += passed_s
+        waits.num_busy = num_busy
+        waits.start = waits.now + busy_s if num_busy == 3 else 0.0
+        waits.add()
+        waits.drain()
+        look = waits.batcher.next_look(waits.now)
+        if not len(waits.batcher):
+            continue
+        assert num_busy, "an idle device and somebody waits"
+        if look is None:
+            continue  # for the end of what is at work
+        assert waits.now < look <= max(waits.now, waits.start) + TARGET_S
+        waits.now = look
+        had = len(waits.batcher)
+        waits.drain()
+        again = waits.batcher.next_look(waits.now)
+        assert len(waits.batcher) < had or again is None or again > look
+
+
+def test_rates_are_those_of_now() -> None:
+    """A steady stream is known after some targets, a burst after a fraction of one."""
+    rate = ArrivalRate(TARGET_S)
+    for millisecond in range(200):
+        rate.come(3, millisecond / 1e3)
+    assert rate.rows_per_s(0.2) == pytest.approx(3000, rel=0.1)
+    for tenth in range(50):
+        rate.come(3, 0.2 + tenth / 1e4)
+    assert rate.rows_per_s(0.205) > 15_000
+    assert rate.rows_per_s(10.0) == pytest.approx(0.0, abs=1e-3)
+    assert math.isfinite(rate.rows_per_s(1e9))
