@@ -170,6 +170,21 @@ class AsyncClient:
         """Return every model version of the repository with its state and, if any, the reason."""
         return await self._run(calls.repository_index(ready_only=ready_only), timeout_s)
 
+    async def load_model(
+        self,
+        model_name: str,
+        *,
+        config: Mapping[str, object] | str | None = None,
+        files: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Serve a model as it lies in the repository now; see `Client.load_model`."""
+        await self._run(calls.load_model(model_name, config, files), timeout_s)
+
+    async def unload_model(self, model_name: str, *, timeout_s: float | None = None) -> None:
+        """Stop serving a model; see `Client.unload_model`."""
+        await self._run(calls.unload_model(model_name), timeout_s)
+
     async def _run(self, call: Call[T], timeout_s: float | None) -> T:
         deadline_s = self._settings.deadline_s(timeout_s)
         try:

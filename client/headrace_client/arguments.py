@@ -1,4 +1,4 @@
-"""Inputs of the command line, ``name=JSON`` or ``name=@file.npy``, as tensors for a model."""
+"""What the command line names: inputs as ``name=JSON`` or ``name=@file.npy``, and model files."""
 
 from __future__ import annotations
 
@@ -35,6 +35,40 @@ def read_inputs(arguments: Sequence[str], metadata: pb.ModelMetadataResponse) ->
         except (ValueError, TypeError, OverflowError, OSError) as error:
             raise InvalidInput(f"--input {name}: {error}") from error
     return inputs
+
+
+def read_files(arguments: Sequence[str]) -> dict[str, bytes]:
+    """Read every ``--file`` of a load: contents by VERSION/NAME.
+
+    Raises:
+        InvalidInput: One cannot be read.
+    """
+    files = {}
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        if not equals or not name:
+            raise InvalidInput(f"--file {argument}: expected VERSION/NAME=FILE")
+        files[name] = _read(path)
+    return files
+
+
+def read_text(path: str) -> str:
+    """Read a text file.
+
+    Raises:
+        InvalidInput: It cannot be read, or is no text.
+    """
+    try:
+        return _read(path).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8 text: {error}") from error
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _tensor(value: str, datatype: str) -> Tensor:

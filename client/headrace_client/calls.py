@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -197,3 +198,22 @@ def repository_index(*, ready_only: bool) -> Call[Sequence[pb.RepositoryIndexRes
         pb.RepositoryIndexResponse,
         lambda reply: reply.models,
     )
+
+
+def load_model(
+    name: str, config: Mapping[str, object] | str | None, files: Mapping[str, bytes] | None
+) -> Call[None]:
+    """RepositoryModelLoad."""
+    request = pb.RepositoryModelLoadRequest(model_name=name)
+    if config is not None:
+        text = config if isinstance(config, str) else json.dumps(config)
+        request.parameters["config"].string_param = text
+    for path, content in (files or {}).items():
+        request.parameters[f"file:{path}"].bytes_param = content
+    return _call("RepositoryModelLoad", request, pb.RepositoryModelLoadResponse, lambda _: None)
+
+
+def unload_model(name: str) -> Call[None]:
+    """RepositoryModelUnload."""
+    request = pb.RepositoryModelUnloadRequest(model_name=name)
+    return _call("RepositoryModelUnload", request, pb.RepositoryModelUnloadResponse, lambda _: None)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import grpc
 
 from headrace_client import printing
-from headrace_client.arguments import read_inputs
+from headrace_client.arguments import read_files, read_inputs, read_text
 from headrace_client.bench.options import add_options as add_bench_options
 from headrace_client.calls import HealthStatus
 from headrace_client.errors import CallFailed, HeadraceClientError
@@ -19,6 +19,7 @@ from headrace_client.settings import Settings, Tls
 from headrace_client.sync import Client
 
 DEFAULT_URL = "localhost:8001"
+LOAD_S = 600.0  # a load takes as long as it takes
 Command = Callable[[Client, argparse.Namespace], int]
 
 
@@ -77,6 +78,21 @@ def models(client: Client, arguments: argparse.Namespace) -> int:
     else:
         rows = [(each.name, each.version, each.state, each.reason) for each in index]
         print(printing.table(("MODEL", "VERSION", "STATE", "REASON"), rows))
+    return 0
+
+
+def load(client: Client, arguments: argparse.Namespace) -> int:
+    """Load a model, or load it anew where it has changed."""
+    config = None if arguments.config is None else read_text(arguments.config)
+    client.load_model(arguments.model, config=config, files=read_files(arguments.file))
+    print(f"{arguments.model} is loaded")
+    return 0
+
+
+def unload(client: Client, arguments: argparse.Namespace) -> int:
+    """Stop serving a model; what it has taken is answered."""
+    client.unload_model(arguments.model)
+    print(f"{arguments.model} is unloaded")
     return 0
 
 
@@ -187,12 +203,29 @@ def _parser() -> argparse.ArgumentParser:
         "-o", "--output", action="append", metavar="NAME", help="only this output; repeatable"
     )
     add(health, "optional", with_version=False)
-    loading = add(bench, "", with_version=False)
-    add_bench_options(loading)
-    loading.set_defaults(fail=loading.error)
+    _add_load_options(add(load, "required", with_version=False))
+    add(unload, "required", with_version=False)
+    putting = add(bench, "", with_version=False)
+    add_bench_options(putting)
+    putting.set_defaults(fail=putting.error)
     for one in (asking, add(models, "", with_version=False), add(metadata, "optional")):
         one.add_argument("--json", action="store_true", help="print JSON")
     return parser
+
+
+def _add_load_options(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(timeout=LOAD_S)
+    parser.epilog = f"Waits {LOAD_S:g} s unless --timeout says otherwise."
+    parser.add_argument(
+        "--config", metavar="FILE", help="configuration in JSON, in place of the written one"
+    )
+    parser.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        metavar="VERSION/NAME=FILE",
+        help="model file to send, in place of the server's; wants --config; repeatable",
+    )
 
 
 if __name__ == "__main__":

@@ -193,6 +193,38 @@ class Client:
         """Return every model version of the repository with its state and, if any, the reason."""
         return self._run(calls.repository_index(ready_only=ready_only), timeout_s)
 
+    def load_model(
+        self,
+        model_name: str,
+        *,
+        config: Mapping[str, object] | str | None = None,
+        files: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Serve a model as it lies in the server's repository now; return when it serves.
+
+        The server must be in explicit mode. A load takes as long as it takes: give it time with
+        `timeout_s`; one that has begun goes on when nobody waits for it any more.
+
+        Args:
+            model_name: The model.
+            config: A configuration in JSON, or what becomes such, in place of the written one.
+            files: Contents by VERSION/FILE, in place of the model's folder; wants `config`.
+            timeout_s: Bound for this call; None takes the client's, `math.inf` is none.
+
+        Raises:
+            CallFailed: It was not loaded; what served before serves on.
+        """
+        self._run(calls.load_model(model_name, config, files), timeout_s)
+
+    def unload_model(self, model_name: str, *, timeout_s: float | None = None) -> None:
+        """Stop serving a model; requests that it has taken are answered. Unknown ones are no error.
+
+        Raises:
+            CallFailed: The server does not let clients do this, or is stopping.
+        """
+        self._run(calls.unload_model(model_name), timeout_s)
+
     def _run(self, call: Call[T], timeout_s: float | None) -> T:
         deadline_s = self._settings.deadline_s(timeout_s)
         try:

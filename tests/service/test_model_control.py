@@ -20,7 +20,10 @@ import tritonclient.grpc as triton
 from grpc_health.v1 import health_pb2
 from tritonclient.utils import InferenceServerException
 
+from headrace_client import CallFailed
+from headrace_client.cli import main
 from helpers import onnx_models
+from helpers.either_client import KINDS, open_client
 from helpers.rpc_client import RpcClient, infer_message, refused, slow_message
 from helpers.server import NO_DEBUG, Server, serving, start
 
@@ -165,6 +168,49 @@ def test_a_model_cannot_read_files_of_the_machine(folder: Path, transport: str) 
             with pytest.raises(InferenceServerException, match="load failed"):
                 admin.load_model("thief", config="{}", files={"file:1/model.onnx": content})
         assert not admin.is_model_ready("thief")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_our_client(folder: Path, transport: str, kind: str) -> None:
+    """Loads, sends, unloads; a failure is an error with the server's words."""
+    content = onnx_models.adds(5).SerializeToString()
+    with (
+        controlled(folder, transport, "--allow-model-uploads") as (server, _, _client),
+        open_client(kind, server.address, timeout_s=WAIT_S) as client,
+    ):
+        client.load_model("m")
+        assert client.infer("m", {"x": ROW})["y"][0, 0] == 1
+        client.load_model("m", config={"max_batch_size": 2}, files={"1/model.onnx": content})
+        assert client.infer("m", {"x": ROW})["y"][0, 0] == 5
+        with pytest.raises(CallFailed, match="failed to poll from model repository"):
+            client.load_model("nothing")
+        client.unload_model("m")
+        assert not client.is_model_ready("m")
+
+
+def test_our_command(
+    folder: Path, transport: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`headrace-client load`, `models` and `unload`; what cannot be read is told before."""
+    (tmp_path / "config.json").write_text('{"max_batch_size": 3}')
+    model = onnx_models.save(onnx_models.adds(5), tmp_path / "sent.onnx")
+    with controlled(folder, transport, "--allow-model-uploads") as (server, _, client):
+        url = ("-u", server.address)
+        assert main(["load", "m", *url]) == 0
+        sending = ["--config", str(tmp_path / "config.json"), "--file", f"1/model.onnx={model}"]
+        assert main(["load", "sent", *url, *sending]) == 0
+        assert added(client, "sent") == 5
+        assert main(["unload", "m", *url]) == 0
+        assert capsys.readouterr().out.split("\n")[:3] == [
+            "m is loaded",
+            "sent is loaded",
+            "m is unloaded",
+        ]
+        assert main(["load", "nothing", *url]) == 1
+        assert "failed to poll from model repository" in capsys.readouterr().err
+        for wrong in (["--file", "x"], ["--file", "1/x=gone"], ["--config", "gone"]):
+            assert main(["load", "m", *url, *wrong]) == 1
+            assert capsys.readouterr().err
 
 
 def test_swaps_under_load_lose_no_request(folder: Path, transport: str) -> None:
