@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import shutil
 import threading
 import time
@@ -219,8 +220,8 @@ def test_swaps_under_load_lose_no_request(folder: Path, transport: str) -> None:
         is_over = threading.Event()
         answers: list[tuple[float, str]] = []
         callers = [
-            threading.Thread(target=ask_on, args=(server.address, is_over, answers))
-            for _ in range(4)
+            threading.Thread(target=ask, args=(server.address, is_over, answers))
+            for ask in (ask_on, ask_on, ask_in_a_stream, ask_in_a_stream)
         ]
         for caller in callers:
             caller.start()
@@ -249,6 +250,30 @@ def ask_on(address: str, is_over: threading.Event, answers: list[tuple[float, st
                 answers.append((float("nan"), f"-1  # {error}"))
                 return
             answers.append((float(result.as_numpy("y")[0, 0]), result.get_response().model_version))
+
+
+def ask_in_a_stream(
+    address: str, is_over: threading.Event, answers: list[tuple[float, str]]
+) -> None:
+    """The same, in one stream that stays open over all swaps."""
+    x = triton.InferInput("x", ROW.shape, "FP32")
+    x.set_data_from_numpy(ROW)
+    came: queue.Queue[tuple[float, str]] = queue.Queue()
+
+    def note(result: Any, error: InferenceServerException | None) -> None:
+        if error is not None:
+            came.put((float("nan"), f"-1  # {error}"))
+        else:
+            version = result.get_response().model_version
+            came.put((float(result.as_numpy("y")[0, 0]), version))
+
+    with triton.InferenceServerClient(address) as client:
+        client.start_stream(note)
+        while not is_over.is_set():
+            for _ in range(3):
+                client.async_stream_infer("m", [x])
+            answers += [came.get(timeout=WAIT_S) for _ in range(3)]
+        client.stop_stream()
 
 
 def test_a_request_in_flight_is_answered_by_the_version_that_took_it(
