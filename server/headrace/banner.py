@@ -77,7 +77,8 @@ def print_banner(banner: Banner, stream: TextIO | None = None) -> None:
         (model.name, model.version, model.platform, model.max_batch_size or "-", model.slots)
         for model in banner.models
     ]
-    print_table(("model", "version", "platform", "max batch", "slots"), rows, out)
+    if rows:
+        print_table(("model", "version", "platform", "max batch", "slots"), rows, out)
     if banner.failures:
         out.write("\nnot served:\n")
         print_facts([(f"  {name}", why) for name, why in sorted(banner.failures.items())], out)

@@ -166,6 +166,19 @@ def test_gpus_without_the_gpu_device_are_refused() -> None:
     assert fault(device="host", gpus=(0,)).startswith("--gpus: got 0")
 
 
+def test_what_belongs_to_explicit_mode_needs_it() -> None:
+    """Nothing is passed over in silence, and '*' stands for every model."""
+    for setting in ({"load_model": ("m",)}, {"allow_model_uploads": True}):
+        for mode in ("none", "poll"):
+            text = fault(model_control_mode=mode, **setting)
+            assert text.startswith("--load-model: got" if "load_model" in setting else "--allow-mo")
+            assert f"--model-control-mode={mode}" in text
+        ServerConfig(model_control_mode="explicit", **setting)
+    text = fault(model_control_mode="explicit", load_model=("*", "m"))
+    assert text.startswith("--load-model: got '*,m'")
+    ServerConfig(model_control_mode="explicit", load_model=("*",))
+
+
 def test_the_largest_message_of_grpc_is_reachable() -> None:
     """Two gibibytes less one byte can be allowed both ways."""
     most = 2**31 - 1
