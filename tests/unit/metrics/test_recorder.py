@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import threading
 import time
-import timeit
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
 
-from headrace.metrics import BUCKETS_S, STAGES, Metrics, ModelMetrics, Statistics
+from headrace.metrics import BUCKETS_S, STAGES, ModelMetrics, Statistics
 from headrace.metrics.recorder import FOLD_AT
 from headrace.metrics.statistics import DROP_REASONS
 
@@ -206,12 +204,3 @@ def test_last_inference_is_the_time_of_the_last_record() -> None:
     assert before_ms <= model.snapshot().last_inference_ms <= after_ms
     first = model.snapshot().last_inference_ms
     assert model.snapshot().last_inference_ms == first
-
-
-def test_recording_is_cheap() -> None:
-    """One record takes well under a microsecond, folding included (measured here: 0.4)."""
-    model = Metrics().model("m", "1")
-    stages = (1e-4, 2e-4, 3e-4, math.nan, 1e-3, math.nan, 1e-4, 2e-3)
-    gc.collect()
-    runs = timeit.repeat(lambda: model.record(stages, 1, 1), number=20_000, repeat=5)
-    assert min(runs) / 20_000 < 2e-6  # a wide margin: machines that run tests are slow and shared
