@@ -191,17 +191,7 @@ def _parser() -> argparse.ArgumentParser:
         return one
 
     asking = add(infer, "required")
-    asking.add_argument(
-        "-i",
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="JSON, as in x=[[1,2]], or a numpy file, as in x=@x.npy; one for each input",
-    )
-    asking.add_argument(
-        "-o", "--output", action="append", metavar="NAME", help="only this output; repeatable"
-    )
+    _add_infer_options(asking)
     add(health, "optional", with_version=False)
     _add_load_options(add(load, "required", with_version=False))
     add(unload, "required", with_version=False)
@@ -211,6 +201,20 @@ def _parser() -> argparse.ArgumentParser:
     for one in (asking, add(models, "", with_version=False), add(metadata, "optional")):
         one.add_argument("--json", action="store_true", help="print JSON")
     return parser
+
+
+def _add_infer_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-i",
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="JSON, as in x=[[1,2]], or a numpy file, as in x=@x.npy; one for each input",
+    )
+    parser.add_argument(
+        "-o", "--output", action="append", metavar="NAME", help="only this output; repeatable"
+    )
 
 
 def _add_load_options(parser: argparse.ArgumentParser) -> None:
