@@ -41,7 +41,10 @@ def open_line(
     return Line(
         spec.name,
         DynamicBatcher(
-            batching, opened.capacity, pool.starts_at, default_max_queue_size, pool.num_busy
+            *(batching, opened.capacity, pool.starts_at, default_max_queue_size),
+            num_busy=pool.num_busy,
+            num_idle=pool.num_idle,
+            ends_at=pool.ends_at,
         ),
         pool,
         metrics,
@@ -55,7 +58,9 @@ def open_line(
             opened.capacity,
             pool.starts_at,
             default_max_queue_size,
-            pool.num_busy,
+            num_busy=pool.num_busy,
+            num_idle=pool.num_idle,
+            ends_at=pool.ends_at,
         ),
     )
 

@@ -227,7 +227,12 @@ class Rig:
         capacity = Capacity()
         return Line(
             "add_one",
-            DynamicBatcher(spec, capacity, self.pool.starts_at, max_queue_size, self.pool.num_busy),
+            DynamicBatcher(
+                *(spec, capacity, self.pool.starts_at, max_queue_size),
+                num_busy=self.pool.num_busy,
+                num_idle=self.pool.num_idle,
+                ends_at=self.pool.ends_at,
+            ),
             self.pool,
             self.metrics,
             spec.queue_size(max_queue_size),

@@ -47,6 +47,7 @@ class Queue:
         now: Clock seconds; the test moves them.
         start: When a batch enqueued now would begin, if that is later than now.
         num_busy: How many slots are at work.
+        end: When the first of them will have ended.
     """
 
     def __init__(
@@ -60,13 +61,16 @@ class Queue:
         self.now = 0.0
         self.start = 0.0
         self.num_busy = 0
+        self.end = 0.0
         self.capacity = capacity or Capacity()
         self.batcher = DynamicBatcher(
             spec or BatchingSpec(max_rows=8),
             self.capacity,
             starts_at or (lambda now: max(now, self.start)),
             max_queue_size,
-            lambda: self.num_busy,
+            num_busy=lambda: self.num_busy,
+            num_idle=lambda: int(self.start <= self.now),
+            ends_at=lambda now: max(now, self.end),
         )
         self.asked: list[Request] = []
         self.ran: list[Request] = []

@@ -93,7 +93,7 @@ def served(
     batcher = (
         SingleBatcher()
         if spec.batching is None
-        else DynamicBatcher(spec.batching, Capacity(), pool.starts_at, 8, pool.num_busy)
+        else DynamicBatcher(spec.batching, Capacity(), pool.starts_at, 8, num_busy=pool.num_busy)
     )
     line = Line(name, batcher, pool, metrics, 8)
     engine = ShapeEngine(signature, shapes_of)

@@ -74,7 +74,7 @@ def prepare(name: str) -> tuple[Batcher, list[Request]]:
     if spec is None:
         return SingleBatcher(), requests
     capacity = known([(1, 0.001), (8, 0.002), (32, 0.005)])
-    return DynamicBatcher(spec, capacity, lambda now: now, 1024, lambda: 0), requests
+    return DynamicBatcher(spec, capacity, lambda now: now, 1024, num_busy=lambda: 0), requests
 
 
 def best_us(call: Callable[[], None]) -> float:

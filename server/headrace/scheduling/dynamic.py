@@ -21,6 +21,7 @@ from headrace.engines.batching_spec import BatchingSpec
 from headrace.scheduling.batcher import Drop
 from headrace.scheduling.intake import Intake
 from headrace.scheduling.outlook import Outlook
+from headrace.scheduling.places import Place, Places
 from headrace.scheduling.request import Request
 from headrace.scheduling.sizing import Choice, Sizing
 from headrace.scheduling.target import Target
@@ -42,7 +43,10 @@ class DynamicBatcher:
         capacity: Capacity,
         starts_at: Callable[[float], float],
         default_max_queue_size: int,
+        *,
         num_busy: Callable[[], int] = lambda: 0,
+        num_idle: Callable[[], int] = lambda: 1,
+        ends_at: Callable[[float], float] = lambda _: inf,
     ) -> None:
         """Start empty.
 
@@ -52,6 +56,8 @@ class DynamicBatcher:
             starts_at: Says when a batch that is enqueued now would begin to run, in clock seconds.
             default_max_queue_size: Requests of a priority that may wait, where `spec` does not say.
             num_busy: Says how many slots have work in flight.
+            num_idle: Says how many have none, and could take some.
+            ends_at: Says when the first of them that has a free lane will have done what it has.
         """
         self._spec = spec
         self._capacity = capacity
@@ -63,9 +69,16 @@ class DynamicBatcher:
         self._kinds = self._intake.kinds
         self.dropped = self._intake.dropped
         self._look_at: float | None = None
-        self._target: Target | None = None
-        if spec.target_p99_s:
-            self._target = Target(spec.target_p99_s, LEAD_S, self._sizing, capacity, num_busy)
+        sizes = self._sizing.sizes
+        self._places = Places(
+            *(capacity, sizes),
+            num_busy=num_busy,
+            num_idle=num_idle,
+            ends_at=ends_at,
+            target_s=spec.target_p99_s,
+        )
+        self._has_target = spec.target_p99_s > 0.0
+        self._target = Target(capacity, self._places, LEAD_S)
 
     def __len__(self) -> int:
         return self._kinds.num_requests
@@ -77,7 +90,7 @@ class DynamicBatcher:
             drop = intake.full(request)
             if drop is not None:
                 return drop
-        if self._target is None and request.deadline is None:
+        if not self._has_target and request.deadline is None:
             return None
         drop = intake.late(request, max(self._starts_at(now), now), self._outlook, now)
         if drop is not None and not self._kinds.num_requests:
@@ -90,8 +103,9 @@ class DynamicBatcher:
 
     def add(self, request: Request, now: float) -> None:
         """Queue a request whose inputs lie in its block; what it supersedes is dropped."""
-        if self._target is not None:
-            self._target.arrivals.come(request.rows, now)
+        if self._has_target or request.deadline is not None:
+            slack_s = 0.0 if request.deadline is None else request.deadline - request.received_at
+            self._places.come(request.rows, slack_s, now)
         self._intake.add(request, now)
 
     def remove(self, request: Request) -> bool:
@@ -104,11 +118,11 @@ class DynamicBatcher:
         if self._intake.has_timeouts:
             self._intake.time_out(now)
         while self._kinds.num_requests:
-            start = self._starts_at(now)
-            ready = self._ready(start, now)
+            place = self._place(self._starts_at(now), now)
+            ready = self._ready(place, now)
             if not ready:
                 return None
-            batch = self._form(ready, start, now)
+            batch = self._form(ready, place, now)
             if batch is not None:
                 return batch
         return None
@@ -136,12 +150,25 @@ class DynamicBatcher:
 
     # --- when -------------------------------------------------------------------------------------
 
-    def _ready(self, start: float, now: float) -> list[Kind | None]:
+    def _place(self, start: float, now: float) -> Place:
+        """Return where the next batch would run, if the first slot is idle from `start` on."""
+        place = self._places.plain(start, now)
+        if not self._intake.is_pressed or place.together == 1:
+            return place
+        if not self._has_target:  # deadlines alone: only where the others would make it late
+            rows = min(self._spec.max_rows, self._kinds.rows)
+            takes_s = self._capacity.most_s(rows, place.together)
+            waiting = self._kinds.by_kind.values()
+            if min(each.first_due for each in waiting) > place.begin + takes_s:
+                return place
+        return self._places.best(start, now)
+
+    def _ready(self, place: Place, now: float) -> list[Kind | None]:
         """Return the kinds that should run now; if there are none, note when to look again."""
         ready: list[Kind | None] = []
         look_at = inf
-        for kind, waiting in self._kinds.by_kind.items():
-            at = now if kind is None else self._ready_at(kind, waiting, start, now)
+        for kind, waiting in self._kinds.by_kind.items() if place.begin < inf else ():
+            at = self._ready_at(kind, waiting, place, now)
             if at <= now:
                 ready.append(kind)
                 if len(ready) == MAX_KINDS:
@@ -152,22 +179,29 @@ class DynamicBatcher:
             self._look_at = look_at
         return ready
 
-    def _ready_at(self, kind: Kind, waiting: Waiting, start: float, now: float) -> float:
-        spec = self._spec
-        if self._target is not None:
-            return self._target.ready_at(waiting, self._most_rows(kind), start, now)
-        if not spec.max_delay_s and start <= now:
-            return now
+    def _ready_at(self, kind: Kind | None, waiting: Waiting, place: Place, now: float) -> float:
+        spec, begin, is_pressed = self._spec, place.begin, self._intake.is_pressed
+        has_delay = spec.max_delay_s > 0.0
+        if kind is None or (begin <= now and not (has_delay or self._has_target)):
+            return max(begin - LEAD_S, now) if is_pressed else now
         most_rows = self._most_rows(kind)
-        if waiting.rows >= most_rows:
-            return now
-        at = now
-        if spec.max_delay_s and not self._is_preferred(waiting.rows) and not waiting.has_late:
+        if self._has_target:
+            return self._target.ready_at(waiting, most_rows, place, now)
+        rows, at = waiting.rows, now
+        if rows >= most_rows:
+            if not is_pressed or self._is_in_time(waiting, most_rows, place):
+                return now
+        elif has_delay and not self._is_preferred(rows) and not waiting.has_late:
             at = waiting.since + spec.max_delay_s
-            if self._intake.is_pressed and at > now:
-                grown = min(2 * waiting.rows, most_rows)
-                at = min(at, waiting.first_due - self._capacity.most_s(grown) - LEAD_S)
-        return max(at, start - LEAD_S) if start > now else at
+            if is_pressed and at > now:
+                grown = min(2 * rows, most_rows)
+                takes_s = self._capacity.most_s(grown, place.together)
+                at = min(at, waiting.first_due - takes_s - LEAD_S)
+        return max(at, begin - LEAD_S) if begin > now else at
+
+    def _is_in_time(self, waiting: Waiting, rows: int, place: Place) -> bool:
+        """Whether everybody would be in time in a batch of so many rows."""
+        return waiting.first_due > place.begin + self._capacity.most_s(rows, place.together)
 
     def _is_preferred(self, rows: int) -> bool:
         preferred = self._spec.preferred_rows
@@ -175,26 +209,22 @@ class DynamicBatcher:
 
     # --- what -------------------------------------------------------------------------------------
 
-    def _form(self, ready: list[Kind | None], start: float, now: float) -> Batch[Request] | None:
+    def _form(self, ready: list[Kind | None], place: Place, now: float) -> Batch[Request] | None:
         """Take the next batch of these kinds out; None when who was next had to be dropped."""
         kinds = self._kinds
         kind, level = (ready[0], None) if len(ready) == 1 else kinds.first(ready)
         waiting = kinds.by_kind[kind]
-        # Behind the one whose slot it takes it begins when that one has ended.
-        together = (self._num_busy() + (start <= now)) or 1
         most, limit = 0 if kind is None else self._size(kind, waiting, now), -inf
         if self._intake.is_pressed:
-            choice = self._in_time(kind, most, together, start=max(start, now), now=now)
+            choice = self._in_time(kind, most, place, now)
             if choice is None:
                 return None
             most, limit = choice
         rows = waiting.rows
         requests = kinds.take(kind, most, limit, level)
         rows -= waiting.rows
-        if self._target is not None:
-            together = self._target.taught(together, is_early=start > now)
         layout = requests[0].layout if kind is None else kind.layout(rows)  # perhaps padded
-        return Batch(requests, layout, rows, together)
+        return Batch(requests, layout, rows, self._places.taught(place), place.is_behind)
 
     def _size(self, kind: Kind, waiting: Waiting, now: float) -> int:
         """Return how many rows run: a preferred size while those that are left may wait."""
@@ -208,19 +238,16 @@ class DynamicBatcher:
         """Return the most that the policy lets run together, and the engine takes of this kind."""
         return min(self._spec.max_rows, kind.max_rows)
 
-    def _in_time(
-        self, kind: Kind | None, rows: int, together: int, *, start: float, now: float
-    ) -> Choice | None:
+    def _in_time(self, kind: Kind | None, rows: int, place: Place, now: float) -> Choice | None:
         """Return what can be done in time, at most `rows`; None when some had to be dropped."""
         waiting = self._kinds.by_kind[kind]
-        likely = min(rows, waiting.rows) or 1
-        if waiting.first_due > start + self._capacity.most_s(likely, together):
+        if self._is_in_time(waiting, min(rows, waiting.rows) or 1, place):
             return Choice(rows)
-        if self._give_up(kind, start, now):
+        if self._give_up(kind, place.begin, now):
             return None
         if kind is None:
             return Choice(rows)
-        choice = self._sizing.choose(waiting, rows, start, together)
+        choice = self._sizing.choose(waiting, rows, place.begin, place.together)
         if choice.limit > -inf and self._spec.preserve_ordering:  # nobody is passed over
             if self._intake.give_up(kind, choice.limit, now):
                 return None

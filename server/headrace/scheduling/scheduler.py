@@ -201,7 +201,7 @@ class Scheduler:
                 batch = batcher.next_batch(now)
                 if batch is None:
                     break
-                lane = pool.next_lane(batch.layout)
+                lane = pool.next_lane(batch.layout, is_behind=batch.is_behind)
                 assert lane is not None, "no lane can have been taken in between"
                 for request in batch.requests:
                     request.state = RequestState.IN_FLIGHT

@@ -75,12 +75,14 @@ class Batch(Generic[StagedT]):
         layout: That of its rows, perhaps padded.
         together: How many batches of the model are at work when it begins, itself included; 0 when
             nobody can tell.
+        is_behind: It is meant for the lane behind the work that ends first, though a slot is idle.
     """
 
     requests: Sequence[StagedT]
     layout: Layout
     rows: int
     together: int = 1
+    is_behind: bool = False
 
     @property
     def is_alone(self) -> bool:

@@ -55,6 +55,13 @@ class SlotPool:
             return 1 if self._only.in_flight and self._only.state is SlotState.OPEN else 0
         return len([1 for slot in self._shared if slot.in_flight and slot.state is SlotState.OPEN])
 
+    def num_idle(self) -> int:
+        """Return how many slots that work have nothing in flight."""
+        if self._only is not None:
+            return 0 if self._only.in_flight or self._only.state is not SlotState.OPEN else 1
+        slots = self._shared
+        return len([1 for slot in slots if not slot.in_flight and slot.state is SlotState.OPEN])
+
     def least_s(self, layout: Layout) -> float:
         """Return what a run of this layout will hardly fall below, in seconds; 0 when unknown."""
         return min((slot.forecast.least_s(layout) for slot in self.slots), default=0.0)
@@ -79,13 +86,26 @@ class SlotPool:
         begins_at = without if with_free_lane == inf else with_free_lane
         return now if begins_at == inf else begins_at
 
-    def next_lane(self, layout: Layout | None = None) -> Lane | None:
+    def ends_at(self, now: float) -> float:
+        """Return when a slot that is at work, and has a free lane, is likely to be done first.
+
+        In clock seconds; infinity when there is none.
+        """
+        return min((slot.done_at(now) for slot in self._half_busy()), default=inf)
+
+    def next_lane(self, layout: Layout | None = None, *, is_behind: bool = False) -> Lane | None:
         """Return the free lane for a batch of this layout.
 
         None when every lane is in flight or every slot is out of service.
+
+        Args:
+            layout: Of the batch; any where there is none.
+            is_behind: Rather behind the work that is done first than on an idle slot.
         """
         if self._only is not None:
             return self._only.free_lane()
+        if is_behind and (lane := self._first_done()) is not None:
+            return lane
         slots = self._shared
         if layout is not None:
             layout = layout.runs_as
@@ -105,10 +125,13 @@ class SlotPool:
 
     def _first_done(self) -> Lane | None:
         """Return the free lane behind the work that is likely to be done first."""
-        open_slots = [slot for slot in self._shared if slot.free_lane() is not None]
-        if not open_slots:
+        busy = self._half_busy()
+        if not busy:
             return None
-        return min(open_slots, key=lambda slot: slot.done_at(0.0)).free_lane()
+        return min(busy, key=lambda slot: slot.done_at(0.0)).free_lane()
+
+    def _half_busy(self) -> list[Slot]:
+        return [slot for slot in self._shared if slot.in_flight and slot.free_lane() is not None]
 
     def reserve(self) -> Slot | None:
         """Take a slot out for one user alone, the least busy; None when none would be left.

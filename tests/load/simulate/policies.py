@@ -31,7 +31,12 @@ class Policy:
         spec = BatchingSpec(
             max_rows=self.max_rows, max_delay_s=self.max_delay_s, target_p99_s=self.target_p99_s
         )
-        return DynamicBatcher(spec, capacity, pool.starts_at, MAX_QUEUE_SIZE, pool.num_busy)
+        return DynamicBatcher(
+            *(spec, capacity, pool.starts_at, MAX_QUEUE_SIZE),
+            num_busy=pool.num_busy,
+            num_idle=pool.num_idle,
+            ends_at=pool.ends_at,
+        )
 
 
 def policies(max_rows: int, target_s: float) -> list[Policy]:

@@ -99,7 +99,10 @@ def _core(
     return VirtualCore(
         curve,
         lambda pool, capacity: DynamicBatcher(
-            spec, capacity, pool.starts_at, max_queue_size, pool.num_busy
+            *(spec, capacity, pool.starts_at, max_queue_size),
+            num_busy=pool.num_busy,
+            num_idle=pool.num_idle,
+            ends_at=pool.ends_at,
         ),
         draw=noisy(curve, seed),
         num_slots=num_slots,

@@ -98,7 +98,7 @@ class Watched:
             make
             or (
                 lambda pool, capacity: DynamicBatcher(
-                    spec, capacity, pool.starts_at, 64, pool.num_busy
+                    spec, capacity, pool.starts_at, 64, num_busy=pool.num_busy
                 )
             ),
             num_kinds=2,

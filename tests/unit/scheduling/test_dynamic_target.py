@@ -81,16 +81,21 @@ def test_a_full_batch_in_time_is_bound_at_once() -> None:
 
 
 def test_where_one_more_at_work_brings_nothing_the_next_waits_for_an_end() -> None:
-    """Two that share a device fairly are each as slow as both."""
+    """Two that share a device fairly are each as slow as both: it is bound behind the other."""
     waits = aimed(crowded(2.0))
-    waits.num_busy = 1  # of two slots: the other is idle
-    asked = [waits.add() for _ in range(8)]
+    waits.num_busy, waits.end = 1, 0.008  # of two slots: the other is idle
+    asked = [waits.add() for _ in range(3)]
     assert waits.next() == []
-    assert waits.batcher.next_look(0.0) is None
-    waits.num_busy = 0
+    assert waits.batcher.next_look(0.0) == pytest.approx(0.008 - LEAD_S)
+    waits.now = 0.008 - LEAD_S
     batch = waits.next_batch()
     assert batch is not None
-    assert (list(batch.requests), batch.together) == (asked, 1)
+    assert list(batch.requests) == asked
+    assert (batch.together, batch.is_behind) == (1, True)
+    waits.num_busy = 2  # more than do well together: there is no place until one has ended
+    waits.add()
+    assert waits.next() == []
+    assert waits.batcher.next_look(waits.now) is None
 
 
 def test_where_two_do_twice_as_much_the_next_is_no_later_than_it_must_be() -> None:
@@ -99,7 +104,7 @@ def test_where_two_do_twice_as_much_the_next_is_no_later_than_it_must_be() -> No
     waits.num_busy = 1
     first = waits.add()
     for _ in range(60):  # far more arrive than batches of one could do
-        waits.batcher._target.arrivals.come(1, 0.0)  # type: ignore[union-attr]
+        waits.batcher._places.arrivals.come(1, 0.0)
     assert waits.next() == []
     look = waits.batcher.next_look(0.0)
     assert look is not None
@@ -111,13 +116,14 @@ def test_where_two_do_twice_as_much_the_next_is_no_later_than_it_must_be() -> No
 def test_a_larger_number_at_work_is_tried_when_it_is_needed() -> None:
     """Nobody knows what it brings before."""
     waits = aimed()
-    waits.num_busy = 1
+    waits.num_busy, waits.end = 1, 0.015
     waits.add()
     assert waits.next() == [], "one keeps up"
+    assert waits.batcher.next_look(0.0) == pytest.approx(0.015 - LEAD_S)
     for _ in range(500):
-        waits.batcher._target.arrivals.come(1, 0.0)  # type: ignore[union-attr]
-    waits.now = TARGET_S / 2
-    assert waits.next() or waits.batcher.next_look(waits.now) is not None
+        waits.batcher._places.arrivals.come(1, 0.0)
+    look = waits.batcher.next_look(0.0)
+    assert waits.next() or (waits.batcher.next_look(0.0) or 0.0) < (look or 0.0)
 
 
 def test_what_the_target_cannot_be_met_for_is_let_go() -> None:
@@ -166,6 +172,7 @@ def test_nobody_waits_beside_an_idle_device_or_for_ever(
         waits.now += passed_s
         waits.num_busy = num_busy
         waits.start = waits.now + busy_s if num_busy == 3 else 0.0
+        waits.end = waits.now + busy_s
         waits.add()
         waits.drain()
         look = waits.batcher.next_look(waits.now)
@@ -174,7 +181,7 @@ def test_nobody_waits_beside_an_idle_device_or_for_ever(
         assert num_busy, "an idle device and somebody waits"
         if look is None:
             continue  # for the end of what is at work
-        assert waits.now < look <= max(waits.now, waits.start) + TARGET_S
+        assert waits.now < look <= max(waits.now, waits.start, waits.end) + TARGET_S
         waits.now = look
         had = len(waits.batcher)
         waits.drain()

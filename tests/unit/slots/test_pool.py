@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,6 +94,32 @@ def test_busy_slots_are_counted_by_what_is_in_flight() -> None:
         rig.step()
         counts.append(rig.pool.num_busy())
     assert counts == [0, 1, 2, 2]
+    rig.run()
+    rig.close()
+
+
+def test_a_batch_goes_behind_another_though_a_slot_is_idle() -> None:
+    """Where it is asked for, and only while one at work has a lane for it."""
+    rig = Rig(num_slots=2, launch_s=0.010, has_marks=True)
+    taken(rig, 10)
+    layout = rig.layout(10)
+    assert rig.pool.ends_at(5.0) == inf
+    first = rig.pool.next_lane(layout, is_behind=True)
+    assert first is not None, "nothing is at work: an idle slot will do"
+    rig.submit(b"x" * 10)
+    rig.step()
+    (busy,) = (slot for slot in rig.slots if slot.in_flight)
+    assert (rig.pool.num_busy(), rig.pool.num_idle()) == (1, 1)
+    assert rig.pool.ends_at(rig.clock()) == pytest.approx(rig.clock() + 0.010, rel=0.01)
+    behind = rig.pool.next_lane(layout, is_behind=True)
+    beside = rig.pool.next_lane(layout)
+    assert behind is not None
+    assert beside is not None
+    assert (behind.slot is busy, beside.slot is busy) == (True, False)
+    for lane in busy.lanes:
+        lane.state = LaneState.IN_FLIGHT
+    assert rig.pool.ends_at(rig.clock()) == inf
+    busy.lanes[1].state = LaneState.FREE
     rig.run()
     rig.close()
 
