@@ -74,7 +74,9 @@ class Places:
     def plain(self, start: float, now: float) -> Place:
         """Return the place of a batch that takes the first slot that there is."""
         together = self._num_busy() + (self._num_idle() > 0)
-        return self._noted(Place(max(start, now), together or 1, is_behind=False), now)
+        if start <= now:
+            return Place(now, together or 1, False)
+        return self._noted(Place(start, together or 1, is_behind=False), now)
 
     def best(self, start: float, now: float) -> Place:
         """Return the place where a batch does most; `start` is when the first slot is idle."""
