@@ -96,6 +96,8 @@ def describe(batching: BatchingSpec, max_queue_size: int) -> str:
         words.append(f"{batching.num_priorities} priorities")
     if batching.keeps_latest:
         words.append("of each source the latest only")
+    if batching.source_weights:
+        words.append(f"shares of their own for {len(batching.source_weights)} sources")
     if batching.preserve_ordering:
         words.append("replies in order")
     return ", ".join((*words, f"{max_queue_size} requests may wait"))

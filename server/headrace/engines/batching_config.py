@@ -20,11 +20,13 @@ Fault = tuple[str, str]  # field, reason
 
 TARGET_P99_MS: Final = "headrace.target_p99_ms"
 QUEUE_POLICY: Final = "headrace.queue_policy"
+SOURCE_WEIGHTS: Final = "headrace.source_weights"
 SERVICE_SECONDS: Final = "headrace.service_seconds"
 """What batches take, by rows: ModelConfig tells it, and a file that was made of that has it."""
-QUEUE_PARAMETERS: Final = frozenset({TARGET_P99_MS, QUEUE_POLICY})
+QUEUE_PARAMETERS: Final = frozenset({TARGET_P99_MS, QUEUE_POLICY, SOURCE_WEIGHTS})
 FIFO, LATEST = "fifo", "latest"
 
+MIN_WEIGHT, MAX_WEIGHT = 1e-3, 1e3
 MAX_PRIORITIES: Final = 256
 """Each level has a queue of its own; more than a handful has not been seen in use."""
 
@@ -52,6 +54,7 @@ def batching_spec(config: config_pb.ModelConfig) -> BatchingSpec | None:
         policies=MappingProxyType({level: _policy(policies[level]) for level in sorted(policies)}),
         target_p99_s=_target_ms(config) / 1e3 if TARGET_P99_MS in config.parameters else 0.0,
         keeps_latest=_text(config, QUEUE_POLICY) == LATEST,
+        source_weights=MappingProxyType(dict(_weights(config))),
     )
 
 
@@ -67,6 +70,14 @@ def check_batching(config: config_pb.ModelConfig) -> Iterator[Fault]:
         came = _text(config, QUEUE_POLICY)
         if came not in (FIFO, LATEST):
             yield _field(QUEUE_POLICY), f'"{came}" is unknown; expected "{FIFO}" or "{LATEST}"'
+    for source, weight in _weights(config):
+        if not (source and MIN_WEIGHT <= weight <= MAX_WEIGHT):
+            reason = (
+                f'"{_text(config, SOURCE_WEIGHTS)}" is not a list of sources and their shares, '
+                f'each from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}; expected "camera-1=4, archive=0.5"'
+            )
+            yield _field(SOURCE_WEIGHTS), reason
+            return
 
 
 def _check_sizes(config: config_pb.ModelConfig) -> Iterator[Fault]:
@@ -116,6 +127,19 @@ def _target_ms(config: config_pb.ModelConfig) -> float:
     except ValueError:
         return nan
     return target_ms if isfinite(target_ms) else nan
+
+
+def _weights(config: config_pb.ModelConfig) -> Iterator[tuple[str, float]]:
+    """Yield the sources that have a weight; NaN for what is no number.
+
+    A source's name may hold any sign but a comma, "=" too: the last one counts.
+    """
+    for item in filter(None, map(str.strip, _text(config, SOURCE_WEIGHTS).split(","))):
+        source, _, weight = item.rpartition("=")
+        try:
+            yield source.strip(), float(weight)
+        except ValueError:
+            yield source.strip(), nan
 
 
 def _text(config: config_pb.ModelConfig, key: str) -> str:

@@ -49,6 +49,7 @@ class BatchingSpec:
         policies: By priority.
         target_p99_s: What latency is aimed at; 0 for none. It takes the place of `max_delay_s`.
         keeps_latest: Of each source only the freshest request waits.
+        source_weights: What a source's share is, against 1.0 of those that are not in it.
     """
 
     max_rows: int = 1
@@ -61,6 +62,7 @@ class BatchingSpec:
     policies: Mapping[int, QueuePolicy] = field(default_factory=lambda: MappingProxyType({}))
     target_p99_s: float = 0.0
     keeps_latest: bool = False
+    source_weights: Mapping[str | None, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def policy(self, priority: int) -> QueuePolicy:
         """Return what holds for one priority."""

@@ -8,7 +8,7 @@ split among those that wait, as in fluid fair queueing: new sources that keep co
 request each, do not hold up who was here before.
 
 Rules
-- Rows are the unit of service.
+- Rows are the unit of service; a source of weight 2 is served twice as many as one of weight 1.
 - A source that waits for nothing is forgotten once virtual time has passed its tag.
 """
 
@@ -27,7 +27,7 @@ MAX_IDLE = (
 class FairClock:
     """Virtual time, and the tag of each source that waits or was served lately."""
 
-    __slots__ = ("_num_waiting", "_tags", "_weights", "virtual_time")
+    __slots__ = ("_num_waiting", "_tags", "_weight_waiting", "_weights", "virtual_time")
 
     def __init__(self, weights: Mapping[Source, float] = MappingProxyType({})) -> None:
         """Start at zero; `weights` are 1 for who is not in it."""
@@ -35,10 +35,15 @@ class FairClock:
         self._weights = weights
         self._tags: dict[Source, float] = {}
         self._num_waiting: dict[Source, int] = {}  # requests of each source that has any
+        self._weight_waiting = 0.0  # of all these sources
 
     def __len__(self) -> int:
         """How many sources are remembered."""
         return len(self._tags)
+
+    def weight(self, source: Source) -> float:
+        """Return a source's share, against those of others."""
+        return self._weights.get(source, 1.0)
 
     def tag(self, source: Source) -> float:
         """Return when a waiting source's next request may start, in virtual time."""
@@ -50,12 +55,13 @@ class FairClock:
             self._num_waiting[source] += 1
         else:
             self._num_waiting[source] = 1
+            self._weight_waiting += self._weights.get(source, 1.0)
             self._tags[source] = max(self._tags.get(source, 0.0), self.virtual_time)
 
     def serve(self, source: Source, rows: int) -> None:
         """One request of a source, of so many rows, is served."""
         tag = self._tags[source]
-        share = rows / len(self._num_waiting)
+        share = rows / self._weight_waiting
         self.virtual_time = max(self.virtual_time + share, tag)
         self._tags[source] = tag + rows / self._weights.get(source, 1.0)
         self.leave(source)
@@ -67,9 +73,11 @@ class FairClock:
             self._num_waiting[source] = num_waiting
             return
         del self._num_waiting[source]
+        self._weight_waiting -= self._weights.get(source, 1.0)
         if not self._num_waiting:  # nobody is ahead of anybody; tags never go back
             self.virtual_time = max(self.virtual_time, *self._tags.values())
             self._tags.clear()
+            self._weight_waiting = 0.0  # what rounding has left
         elif self._tags[source] <= self.virtual_time:
             del self._tags[source]
         if len(self._tags) > len(self._num_waiting) + MAX_IDLE:

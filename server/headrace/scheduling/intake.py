@@ -39,7 +39,7 @@ class Intake:
             spec: What the model's configuration says.
             default_max_queue_size: Requests of a priority that may wait, where `spec` does not say.
         """
-        self.kinds = Kinds()
+        self.kinds = Kinds(spec.source_weights)
         self.dropped: list[Drop] = []
         self._standing = Standing(spec, default_max_queue_size)
         self.least_queue_size = self._standing.least_queue_size

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 
 from headrace.engines.base import Kind
 from headrace.scheduling.fair import FairClock, Source
@@ -26,7 +27,9 @@ class Kinds:
         is_shared: A source with a name has been seen, and sources take turns.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Mapping[Source, float] = MappingProxyType({})) -> None:
+        """Start empty; `weights` of sources are 1 for who is not in it."""
+        self._weights = weights
         self.by_kind: dict[Kind | None, Waiting] = {}
         self.num_requests = 0
         self.rows = 0
@@ -128,8 +131,8 @@ class Kinds:
     def displaced_by(self, request: Request, lowest: float, highest: float) -> Request | None:
         """Return who must make room for a newcomer, by longest queue drop.
 
-        The source with the most rows gives up what would run last of its requests, if it has more
-        than the newcomer's would have with it (B. Suter et al., INFOCOM 1998).
+        The source with the most rows for its weight gives up what would run last of its requests,
+        if it has more than the newcomer's would have with it (B. Suter et al., INFOCOM 1998).
 
         Args:
             request: The newcomer.
@@ -138,17 +141,18 @@ class Kinds:
         """
         if not self.is_shared:
             return None
-        rows: dict[Source, int] = {}
+        rows: dict[Source, float] = {}
         last: dict[Source, tuple[float, Entry]] = {}
         for level in self._levels():
             if not lowest <= level.rank <= highest:
                 continue
             for flow in level.flows:
                 source, entry = flow.source, flow.entries[-1]
-                rows[source] = rows.get(source, 0) + flow.rows
+                rows[source] = rows.get(source, 0.0) + flow.rows / self._weight(source)
                 last[source] = max(last.get(source, (-inf, entry)), (level.rank, entry))
         longest = max(rows, key=rows.__getitem__, default=None)
-        if rows.get(longest, 0) <= rows.get(request.source, 0) + request.rows:
+        its = request.rows / self._weight(request.source)
+        if rows.get(longest, 0.0) <= rows.get(request.source, 0.0) + its:
             return None
         return last[longest][1][2]
 
@@ -157,6 +161,9 @@ class Kinds:
         self.is_shared = True
         for waiting in (*self.by_kind.values(), *self._spare):
             waiting.share()
+
+    def _weight(self, source: Source) -> float:
+        return self._weights.get(source, 1.0)
 
     def _levels(self) -> Iterable[Level]:
         return (level for waiting in self.by_kind.values() for level in waiting.levels)
@@ -186,5 +193,5 @@ class Kinds:
     def _clock(self, rank: float) -> FairClock:
         clock = self._clocks.get(rank)
         if clock is None:
-            clock = self._clocks[rank] = FairClock()
+            clock = self._clocks[rank] = FairClock(self._weights)
         return clock

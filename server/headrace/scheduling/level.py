@@ -215,7 +215,9 @@ class Level:
             return self.only.num_before(key)
         flow = self._flows.get(source)
         its = 0 if flow is None else flow.num_before(key)
-        return min((its + 1) * len(self._turns), len(self.entries))
+        of_each_other = (its + 1) / self._clock.weight(source)
+        others = of_each_other * (len(self._turns) - 1)
+        return min(int(its + 1 + others), len(self.entries))
 
     def _list(self, flow: Flow) -> None:
         flow.is_listed = True

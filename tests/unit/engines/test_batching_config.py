@@ -14,6 +14,9 @@ DYNAMIC = signature_of("x FP32[?,64]", "y FP32[?,10]")
 WHOLE = 'input { name: "x" dims: 64 } output { name: "y" dims: 10 } '
 LATEST = 'parameters { key: "headrace.queue_policy" value { string_value: "latest" } }'
 FIFO = LATEST.replace("latest", "fifo")
+WEIGHTS = (
+    'parameters { key: "headrace.source_weights" value { string_value: " a=4, b = 1 = 0.5,, " } }'
+)
 TARGET = 'parameters { key: "headrace.target_p99_ms" value { string_value: "2.5" } }'
 
 
@@ -65,6 +68,8 @@ def test_all_of_dynamic_batching_is_read() -> None:
         ("max_batch_size: 8 " + WHOLE + TARGET, BatchingSpec(target_p99_s=0.0025)),
         ("max_batch_size: 8 " + WHOLE + LATEST, BatchingSpec(keeps_latest=True)),
         ("max_batch_size: 8 " + WHOLE + FIFO, BatchingSpec()),
+        # A source's name may hold "=" and blanks.
+        (WHOLE + WEIGHTS, BatchingSpec(source_weights={"a": 4.0, "b = 1": 0.5})),
         (
             "max_batch_size: 8 " + TARGET + LATEST,
             BatchingSpec(max_rows=8, preferred_rows=(8,), target_p99_s=0.0025, keeps_latest=True),

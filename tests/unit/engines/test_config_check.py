@@ -12,6 +12,7 @@ from helpers.model_repository import config_of, signature_of
 
 ONNX = 'name: "m" platform: "onnxruntime_onnx" backend: "onnxruntime" '
 PLAN = 'name: "m" platform: "tensorrt_plan" backend: "tensorrt" '
+WEIGHTS = 'parameters { key: "headrace.source_weights" value { string_value: "TEXT" } }'
 TARGET = 'parameters { key: "headrace.target_p99_ms" value { string_value: "TEXT" } }'
 DYNAMIC = signature_of("x FP32[?,64]", "y FP32[?,10]")
 FIXED = signature_of("x FP32[2,64]", "y FP32[2,10]")
@@ -341,6 +342,16 @@ def faults_of(
                 f'"{text}" is not a number of milliseconds above 0',
             )
             for text in ("", "0", "-1", "nan", "inf", "5 ms")
+        ],
+        *[
+            (
+                ONNX + WEIGHTS.replace("TEXT", text),
+                DYNAMIC,
+                CPU,
+                'parameters["headrace.source_weights"]',
+                f'"{text}" is not a list of sources and their shares, each from 0.001 to 1000',
+            )
+            for text in ("a", "=1", "a=", "a=0", "a=1, b=-1", "a=nan", "a=1e4", "a:4")
         ],
         (
             ONNX + 'parameters { key: "headrace.queue_policy" value { string_value: "lifo" } }',
