@@ -113,7 +113,7 @@ def metadata(client: Client, arguments: argparse.Namespace) -> int:
 def bench(client: Client, arguments: argparse.Namespace) -> int:
     """Put load on a model, in a closed or an open loop, and report what came of it."""
     from headrace_client.bench.command import run
-    from headrace_client.bench.plan import UsageError
+    from headrace_client.bench.usage import UsageError
 
     try:
         return run(client, _settings(arguments), arguments)

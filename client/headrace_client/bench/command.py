@@ -16,7 +16,6 @@ from headrace_client.bench.inputs import InputOptions, Requests, requests, tails
 from headrace_client.bench.level import Job, Messages
 from headrace_client.bench.plan import (
     PlannedLevel,
-    UsageError,
     levels,
     num_connections,
     num_processes,
@@ -24,6 +23,7 @@ from headrace_client.bench.plan import (
 from headrace_client.bench.progress import Progress
 from headrace_client.bench.report import Report, Subject, circumstances
 from headrace_client.bench.server_side import statistics
+from headrace_client.bench.usage import UsageError
 from headrace_client.bench.worker import INFER
 from headrace_client.errors import HeadraceClientError, InvalidInput, call_failed
 from headrace_client.settings import Settings

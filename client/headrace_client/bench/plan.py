@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import argparse
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from headrace_client.bench import machine
 from headrace_client.bench.level import ClosedLoop, Level, OpenLoop
 from headrace_client.bench.notation import Flood
+from headrace_client.bench.replay import read_intervals, read_replay
 from headrace_client.bench.schedule import (
     Bursts,
     Constant,
     Poisson,
-    Replay,
     Schedule,
     source_rates,
     turns,
 )
+from headrace_client.bench.usage import UsageError
 
 DURATION_S = 10.0
 MAX_SOURCES = 10_000
@@ -31,10 +30,6 @@ _RATE_OF_PROCESS = 2500.0
 _CALLERS_OF_PROCESS = 32
 _MAX_PROCESSES = 16
 _CONNECTIONS_OF_PROCESS = 4
-
-
-class UsageError(ValueError):
-    """Options that do not go together."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +136,11 @@ def _open(arguments: argparse.Namespace) -> Iterator[PlannedLevel]:
 
 def _schedules(arguments: argparse.Namespace) -> Iterator[tuple[Schedule, str]]:
     if arguments.replay:
-        yield _replay(arguments.replay, arguments.sources), f"as in {arguments.replay.name}"
+        yield read_replay(arguments.replay, arguments.sources), f"as in {arguments.replay.name}"
         return
     if arguments.request_intervals:
         path = arguments.request_intervals
-        yield _intervals(path, arguments.sources), f"intervals of {path.name}"
+        yield read_intervals(path, arguments.sources), f"intervals of {path.name}"
         return
     rates: Sequence[float] = arguments.rate or [
         rate * arguments.sources for rate in arguments.rate_per_source
@@ -171,39 +166,3 @@ def _process(arguments: argparse.Namespace, rate: float) -> Schedule:
         phases = random.random(len(rates)) if len(rates) > 1 else np.zeros(1)
         schedule = Constant(rates, phases)
     return Bursts(schedule, *arguments.bursts) if arguments.bursts else schedule
-
-
-def _replay(path: Path, num_sources: int) -> Replay:
-    columns = _numbers(path)
-    times_s = columns[:, 0]
-    if times_s[0] < 0 or (np.diff(times_s) < 0).any():
-        raise UsageError(f"--replay {path}: times must begin at 0 or later, and never fall")
-    if columns.shape[1] == 1:
-        return Replay(times_s, (np.arange(len(times_s)) % num_sources).astype(np.int32))
-    sources = columns[:, 1]
-    if (sources != np.floor(sources)).any() or sources.min() < 0 or sources.max() >= num_sources:
-        raise UsageError(f"--replay {path}: sources must be 0 to {num_sources - 1}, see --sources")
-    return Replay(times_s, sources.astype(np.int32))
-
-
-def _intervals(path: Path, num_sources: int) -> Replay:
-    pauses_s = _numbers(path)[:, 0] / 1e6
-    if (pauses_s < 0).any() or not pauses_s.sum() > 0:
-        raise UsageError(f"--request-intervals {path}: pauses must be 0 or more, and not all 0")
-    times_s = np.cumsum(pauses_s)
-    sources = (np.arange(len(times_s)) % num_sources).astype(np.int32)
-    return Replay(times_s, sources, period_s=float(times_s[-1]))
-
-
-def _numbers(path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy's about empty files: there is an error below
-            columns = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, ndmin=2)
-        columns = np.asarray(columns, np.float64)
-        columns = columns[:, np.newaxis] if columns.ndim == 1 else columns
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from error
-    if columns.ndim != 2 or not columns.size or not np.isfinite(columns).all():
-        raise UsageError(f"{path}: expected at least one line, with one or two numbers in each")
-    return columns

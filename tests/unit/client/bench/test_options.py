@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from headrace_client.bench.level import ClosedLoop, OpenLoop
 from headrace_client.bench.options import add_options
 from headrace_client.bench.plan import (
     PlannedLevel,
-    UsageError,
     levels,
     num_connections,
     num_processes,
 )
 from headrace_client.bench.schedule import Bursts, Constant, Poisson, Replay
+from headrace_client.bench.usage import UsageError
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_options(parser)
     return parser.parse_args(["m", *arguments])
+
+
+def _npy(array: npt.NDArray[Any]) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
 
 
 def planned(*arguments: str) -> list[PlannedLevel]:
@@ -192,6 +200,7 @@ def test_request_intervals(tmp_path: Path) -> None:
         ("0 5\n", "--replay"),
         ("abc\n", "--replay"),
         ("nan\n", "--replay"),
+        ("0 1 2\n", "--replay"),
         ("-4\n", "--request-intervals"),
         ("0\n", "--request-intervals"),
     ],
@@ -202,6 +211,25 @@ def test_bad_files(text: str, flag: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(UsageError, match="bad.txt"):
         planned(flag, str(path))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"PK\3\4", id="an archive"),
+        pytest.param(b"\x93NUMPY\1\0\2\0{\n", id="a header that Python cannot read"),
+        pytest.param(_npy(np.array([b"a"])), id="text"),
+        pytest.param(_npy(np.array([1j])), id="complex"),
+        pytest.param(_npy(np.zeros(1)).replace(b"(1,)", b"(9" + b"9" * 15 + b",)"), id="huge"),
+    ],
+)
+def test_bad_arrays(data: bytes, tmp_path: Path) -> None:
+    """Whatever numpy makes of a file, a run that cannot begin says which file is wrong."""
+    path = tmp_path / "bad.npy"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match="bad.npy"):
+        planned("--replay", str(path))
 
 
 @pytest.mark.parametrize(
