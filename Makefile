@@ -9,6 +9,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 SOURCES := $(wildcard proto/pyproject.toml server/pyproject.toml client/pyproject.toml)
 MODELS ?= deploy/models
+SECONDS ?= 600
 IMAGE ?= headrace
 ENGINE ?= cpu
 
@@ -16,7 +17,7 @@ export PYTHONASYNCIODEBUG ?= 1
 # Tests use ONNX Runtime directly too; its wheels report usage unless told not to.
 export ORT_DISABLE_TELEMETRY ?= 1
 
-.PHONY: help setup demo serve test test-peers test-gpu test-tensorrt trt-matrix bench cover proto proto-check fmt lint types lock image clean
+.PHONY: help setup demo serve test test-peers test-gpu test-tensorrt trt-matrix bench cover fuzz proto proto-check fmt lint types lock image clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +29,9 @@ setup: .venv/.stamp  ## .venv with headrace, its client and every tool; nothing 
 
 .venv-proto/.stamp: pyproject.toml tools/setup-proto.sh | .venv/.stamp
 	@sh tools/setup-proto.sh
+
+.venv-fuzz/.stamp: pyproject.toml tools/setup-fuzz.sh | .venv/.stamp
+	@sh tools/setup-fuzz.sh
 
 demo: setup  ## start a server on the demo models, send real inputs, print the answers, stop it
 	PYTHONASYNCIODEBUG= $(PY) deploy/demo/run.py
@@ -56,6 +60,9 @@ bench: setup  ## throughput, latency and CPU of each transport and model, beside
 
 cover: setup  ## branch coverage of unit, contract and service tests; fails below the floor
 	$(PY) -m coverage run -m pytest -p no:cov --timeout=120 tests/unit tests/contract tests/service && $(PY) -m coverage combine --quiet && $(PY) -m coverage report
+
+fuzz: .venv-fuzz/.stamp  ## SECONDS (600) of searching for bytes that break each reader; BODIES="wire plan" for some
+	PYTHONPATH=tests nice -n 19 .venv-fuzz/bin/python -m fuzz.run --seconds $(SECONDS) $(BODIES)
 
 proto: .venv-proto/.stamp  ## generate the code beside the .proto files
 	.venv-proto/bin/python proto/generate.py

@@ -12,7 +12,7 @@ from helpers.tree import REPOSITORY
 
 LINES = (REPOSITORY / "constraints.txt").read_text("utf-8").splitlines()
 PINNED = {line.split("==")[0] for line in LINES}
-ELSEWHERE = {"proto"}  # an environment of its own, pinned where it is named
+ELSEWHERE = {"fuzz", "proto"}  # environments of their own, pinned where they are named
 
 
 def read(path: str) -> dict[str, Any]:
@@ -46,6 +46,7 @@ def test_a_line_is_a_name_a_version_and_at_most_a_marker(line: str) -> None:
     assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; [\w.]+ [<>=!]+ '[\w.]+'( and .*)?)?", line)
 
 
-def test_the_generator_is_pinned_where_it_is_named() -> None:
-    """Another version may write other bytes."""
-    assert all("==" in text for text in read("pyproject.toml")["dependency-groups"]["proto"])
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_what_lives_elsewhere_is_pinned_where_it_is_named(name: str) -> None:
+    """Another version of the generator may write other bytes; the fuzzer's need other Pythons."""
+    assert all("==" in text for text in read("pyproject.toml")["dependency-groups"][name])
