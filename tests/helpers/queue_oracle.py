@@ -133,14 +133,21 @@ class QueueOracle:
         """Return when the requests of this kind should run."""
         its = [entry for entry in self.entries if entry.kind is kind]
         rows = sum(entry.rows for entry in its)
+        late = max(start - self.lead_s, now)
         if kind is None or rows >= min(self.spec.max_rows, kind.max_rows):
-            return now
+            return late if self._is_ranked else now
         is_filled = any(rows >= size for size in self.spec.preferred_rows)
         has_late = any(entry.level % 1 for entry in its)
         at = min(entry.since for entry in its) + self.spec.max_delay_s
         if is_filled or has_late:
             at = now
-        return max(at, start - self.lead_s) if start > now else at
+        return max(at, late) if start > now else at
+
+    @property
+    def _is_ranked(self) -> bool:
+        """Whether a newcomer may go before one who waits: then nothing is bound too early."""
+        has_order = not self.spec.preserve_ordering
+        return has_order and (self._has_sources or self.spec.num_priorities > 1)
 
     def look_at(self, start: float, now: float) -> float:
         """Return when something will be ready, infinity for never."""

@@ -2,7 +2,8 @@
 
 Rules
 - A batch is bound to a lane late: while every slot is busy, one that is not full stays open until
-  shortly before the first of them comes free. A full one goes at once: the next lane is its place.
+  shortly before the first of them comes free. A full one goes at once, unless a newcomer might go
+  before one of it: what is bound is beyond all fairness.
 - A slot that is idle waits for company only as long as `max_delay_s` lets it; under a latency
   target as `target.py` says.
 - Requests that cannot share a batch (no kind) run alone, in their turn.
@@ -183,13 +184,15 @@ class DynamicBatcher:
         spec, begin, is_pressed = self._spec, place.begin, self._intake.is_pressed
         has_delay = spec.max_delay_s > 0.0
         if kind is None or (begin <= now and not (has_delay or self._has_target)):
-            return max(begin - LEAD_S, now) if is_pressed else now
+            return max(begin - LEAD_S, now) if is_pressed or self._intake.is_ranked else now
         most_rows = self._most_rows(kind)
         if self._has_target:
             return self._target.ready_at(waiting, most_rows, place, now)
         rows, at = waiting.rows, now
         if rows >= most_rows:
-            if not is_pressed or self._is_in_time(waiting, most_rows, place):
+            if not self._intake.is_ranked and (
+                not is_pressed or self._is_in_time(waiting, most_rows, place)
+            ):
                 return now
         elif has_delay and not self._is_preferred(rows) and not waiting.has_late:
             at = waiting.since + spec.max_delay_s

@@ -56,6 +56,14 @@ class Intake:
         """Whether any that wait are due at some time."""
         return self._has_target or self.kinds.num_deadlines > 0
 
+    @property
+    def is_ranked(self) -> bool:
+        """Whether a newcomer may go before one that waits: by its level, source or deadline."""
+        kinds = self.kinds
+        if self._is_ordered:
+            return False
+        return kinds.is_shared or self._standing.has_priorities or kinds.num_deadlines > 0
+
     def full(self, request: Request) -> Drop | None:
         """Say why a newcomer finds no place; None when there is one."""
         kinds, standing = self.kinds, self._standing

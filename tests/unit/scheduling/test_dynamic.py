@@ -135,6 +135,32 @@ def test_a_full_batch_is_bound_at_once() -> None:
     assert queue.drain() == [asked]
 
 
+@pytest.mark.parametrize(
+    ("flood", "newcomer", "num_priorities"),
+    [
+        ({"source": "flood"}, {"source": "other"}, 1),
+        ({"priority": 2}, {"priority": 1}, 2),
+        ({"deadline_s": 9.0}, {"deadline_s": 1.0}, 1),
+    ],
+)
+def test_a_full_batch_stays_open_for_who_goes_before(
+    flood: dict[str, object], newcomer: dict[str, object], num_priorities: int
+) -> None:
+    """A flood that fills every batch does not hold the next lane already."""
+    waits = Queue(BatchingSpec(max_rows=8, num_priorities=num_priorities))
+    waits.start, waits.num_busy = 0.010, 1
+    for _ in range(16):
+        waits.add(**flood)
+    assert waits.next() == []
+    assert waits.batcher.next_look(0.0) == pytest.approx(0.010 - LEAD_S)
+    waits.now = 0.009
+    urgent = waits.add(**newcomer)
+    waits.now = 0.010 - LEAD_S
+    batch = waits.next()
+    assert urgent in batch
+    assert len(batch) == 8
+
+
 def test_a_slot_that_was_expected_to_be_free_is_taken_at_once() -> None:
     """Work that takes longer than ever must not keep the queue closed."""
     queue = Queue()
