@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headrace.errors import AbandonedError
 from headrace.scheduling.batcher import Drop
@@ -19,6 +19,8 @@ from headrace.scheduling.ordering import Reply
 from headrace.scheduling.request import Request
 from headrace.slots.batch import Output
 from headrace.slots.blocks import BlockPool
+from headrace.slots.lane import Lane
+from headrace.slots.state import SlotState
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +32,58 @@ ABANDONED = AbandonedError("the caller cancelled the request")
 class Endings:
     """Requests that are out of their lanes, or never reached one, on their way to their callers."""
 
-    def __init__(self, blocks: BlockPool) -> None:
+    def __init__(
+        self,
+        blocks: BlockPool,
+        *,
+        clock: Callable[[], float],
+        fail_line: Callable[[Line], None],
+    ) -> None:
+        """Start empty.
+
+        Args:
+            blocks: Where they go back to.
+            clock: Seconds.
+            fail_line: Called when the last slot of a line has failed.
+        """
         self._blocks = blocks
+        self._clock = clock
+        self._fail_line = fail_line
         self.noted: deque[Ended] = deque()  # out of their lanes, not yet told to their callers
+
+    def take_out(self, lane: Lane) -> None:
+        """Note how each request of a lane ended, then free the lane."""
+        batch, error = lane.batch, lane.error
+        assert batch is not None
+        slot, line = lane.slot, batch.requests[0].line
+        note = self.noted.append
+        timing = None
+        if error is None:
+            timing = lane.timing(self._clock())
+            if not slot.is_inline:
+                slot.forecast.learn(batch.layout, timing)
+            if line.has_policy:
+                line.account(batch, timing)
+                note = self.note
+        for index, request in enumerate(batch.requests):
+            if error is not None:
+                note((request, None, error))
+            elif request.is_abandoned:
+                line.metrics.dropped("cancelled")
+                note((request, None, ABANDONED))
+            else:
+                request.timing = timing
+                note((request, slot.outputs(lane, index), None))
+        if slot.state is SlotState.FAULTED:
+            log.error("slot %d of %s has failed: %s", slot.index, line.model, error)
+            for request in batch.requests:
+                assert request.block is not None
+                self._blocks.forfeit(request.block)
+                request.block = None
+            if not line.pool.is_ready:
+                self._fail_line(line)
+        else:
+            lane.free()
 
     def note(self, ended: Ended) -> None:
         """Note how a request ended, or hold its reply back where order is preserved."""

@@ -20,10 +20,8 @@ from headrace.scheduling.endings import ABANDONED, Endings
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request, RequestState
 from headrace.slots.blocks import BlockPool
-from headrace.slots.lane import Lane
 from headrace.slots.poller import Poller
 from headrace.slots.slot import Slot
-from headrace.slots.state import SlotState
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +45,7 @@ class Scheduler:
         self._active: dict[Line, None] = {}  # lines with queued requests, in order of need
         self._expire_at = 0.0
         self._is_broken = False
-        self._endings = Endings(blocks)
+        self._endings = Endings(blocks, clock=clock, fail_line=self._fail_line)
         self._noted = self._endings.noted
 
     @property
@@ -125,7 +123,7 @@ class Scheduler:
         """Sweep the poller, run what can run, end what ended; True when there is more to do."""
         if not self.poller.is_idle:
             for lane in self.poller.poll_once(now):
-                self._take_out(lane)
+                self._endings.take_out(lane)
             if self._noted and now + REPLIES_S < self.poller.due_at < inf:
                 self._endings.flush()  # the streams have work meanwhile
         if len(self._admission):
@@ -228,43 +226,9 @@ class Scheduler:
     def _end_inline(self, slot: Slot, now: float) -> None:
         """The work is done already; a few replies go together, or each wakes the transport."""
         for lane in self.poller.poll_slot(slot, now):
-            self._take_out(lane)
+            self._endings.take_out(lane)
         if len(self._noted) >= REPLIES_AT_ONCE:
             self._endings.flush()
-
-    def _take_out(self, lane: Lane) -> None:
-        """Note how each request of the lane ended, then free the lane."""
-        batch, error = lane.batch, lane.error
-        assert batch is not None
-        slot, line = lane.slot, batch.requests[0].line
-        note = self._noted.append
-        timing = None
-        if error is None:
-            timing = lane.timing(self._clock())
-            if not slot.is_inline:
-                slot.forecast.learn(batch.layout, timing)
-            if line.has_policy:
-                line.account(batch, timing)
-                note = self._endings.note
-        for index, request in enumerate(batch.requests):
-            if error is not None:
-                note((request, None, error))
-            elif request.is_abandoned:
-                line.metrics.dropped("cancelled")
-                note((request, None, ABANDONED))
-            else:
-                request.timing = timing
-                note((request, slot.outputs(lane, index), None))
-        if slot.state is SlotState.FAULTED:
-            log.error("slot %d of %s has failed: %s", slot.index, line.model, error)
-            for request in batch.requests:
-                assert request.block is not None
-                self._blocks.forfeit(request.block)
-                request.block = None
-            if not line.pool.is_ready:
-                self._fail_line(line)
-        else:
-            lane.free()
 
     def _expire(self, now: float) -> None:
         self._expire_at = now + EXPIRE_EVERY_S
@@ -283,7 +247,7 @@ class Scheduler:
         for line in self._lines:
             for slot in line.pool.slots:
                 for lane in self.poller.fault(slot, error):
-                    self._take_out(lane)
+                    self._endings.take_out(lane)
         self._endings.flush()
         self.drop_queued(UnavailableError(f"the device has failed: {error}"))
 
