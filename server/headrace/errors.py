@@ -2,7 +2,8 @@
 
     HeadraceError
     ├── RequestError            the caller's fault: INVALID_ARGUMENT
-    │   ├── NotFoundError       no such model or version: NOT_FOUND
+    │   ├── NotFoundError       no such model, version or region: NOT_FOUND
+    │   ├── ExistsError         the name is taken: ALREADY_EXISTS
     │   ├── UnsupportedError    understood, but not offered here: UNIMPLEMENTED
     │   └── TooLargeError       over a configured limit: RESOURCE_EXHAUSTED
     ├── OverloadedError         try later: UNAVAILABLE (or as configured), with retry push-back
@@ -33,7 +34,11 @@ class RequestError(HeadraceError):
 
 
 class NotFoundError(RequestError):
-    """The model or the version that was asked for is not here."""
+    """The model, the version or the region that was asked for is not here."""
+
+
+class ExistsError(RequestError):
+    """What is to be made under a name is there already."""
 
 
 class UnsupportedError(RequestError):

@@ -13,6 +13,7 @@ from headrace.errors import (
     ConfigError,
     DeviceError,
     EngineError,
+    ExistsError,
     ExpiredError,
     HeadraceError,
     NoSlotError,
@@ -32,6 +33,7 @@ StatusCode = grpc.StatusCode
 STATUS: dict[type[HeadraceError], StatusCode] = {
     RequestError: StatusCode.INVALID_ARGUMENT,
     NotFoundError: StatusCode.NOT_FOUND,
+    ExistsError: StatusCode.ALREADY_EXISTS,
     UnsupportedError: StatusCode.UNIMPLEMENTED,
     TooLargeError: StatusCode.RESOURCE_EXHAUSTED,
     OverloadedError: StatusCode.UNAVAILABLE,  # as Triton; the operator may choose otherwise

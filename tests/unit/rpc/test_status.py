@@ -17,6 +17,7 @@ from headrace.errors import (
     ConfigError,
     DeviceError,
     EngineError,
+    ExistsError,
     ExpiredError,
     HeadraceError,
     NotFoundError,
@@ -41,6 +42,7 @@ Code = grpc.StatusCode
 EXPECTED = {
     RequestError: Code.INVALID_ARGUMENT,
     NotFoundError: Code.NOT_FOUND,
+    ExistsError: Code.ALREADY_EXISTS,
     UnsupportedError: Code.UNIMPLEMENTED,
     TooLargeError: Code.RESOURCE_EXHAUSTED,
     OverloadedError: Code.UNAVAILABLE,

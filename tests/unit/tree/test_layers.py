@@ -7,7 +7,7 @@ import pytest
 from helpers.tree import PACKAGES, imports, is_within, modules
 
 # From the bottom up; each may import itself, what stands before it, and the ground.
-LAYERS = ("device", "engines", "slots", "scheduling", "link", "rpc")
+LAYERS = ("device", "regions", "engines", "slots", "scheduling", "link", "rpc")
 # What everyone may import, and what of ours it may import itself.
 GROUND = {
     "errors": (),
