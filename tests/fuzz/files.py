@@ -99,7 +99,7 @@ def _served(parsed: config_pb.ModelConfig) -> None:
     try:
         source = read_model(_model(), override=parsed)
         whole = complete(source.config, _SIGNATURE, auto_complete=True)
-        if check(whole, _SIGNATURE):
+        if check(whole, _SIGNATURE, folder=source.folder):
             return
         again = complete(whole, _SIGNATURE, auto_complete=True)
         labels = read_labels(whole, source.folder)

@@ -76,6 +76,9 @@ class FolderReader:
             source = self._read(folder, repository)
         except ConfigError as fault:
             self.faults.append(fault)
+        except OSError as error:  # a name that is longer than a file's may be, for one
+            reason = f"cannot be read: {error.strerror}"
+            self.faults.append(ConfigError(reason, path=shown(error.filename or folder)))
         return source if len(self.faults) == num_faults else None
 
     def _read(self, folder: Path, repository: Path) -> ModelSource:

@@ -162,8 +162,15 @@ def _file_faults(filename: str, at: str, folder: Path | None) -> Iterator[Fault]
     if path is None:
         reason = f'leads out of the model\'s folder "{FOLDER}"; put the file there'
         yield f"{at}.input_data_file", f"{filename!r} {reason}"
-    elif folder is not None and not path.is_file():
+    elif folder is not None and not _is_file(path):
         yield f"{at}.input_data_file", f'there is no file "{FOLDER}/{filename}"'
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is longer than a file's may be, for one
+        return False
 
 
 def _input(

@@ -442,6 +442,9 @@ def test_a_configuration_can_be_given_in_place_of_the_written_one(tmp_path: Path
         read_model(tmp_path / "m", override=config_of('name: "other"'))
     with pytest.raises(ConfigError, match="config override: default_model_filename"):
         read_model(tmp_path / "m", override=config_of('default_model_filename: "/etc/x.onnx"'))
+    long = config_of(f'default_model_filename: "{"x" * 300}.onnx"')
+    with pytest.raises(ConfigError, match="cannot be read: File name too long"):
+        read_model(tmp_path / "m", override=long)
 
 
 def test_a_model_given_as_a_file_takes_no_other_configuration(tmp_path: Path) -> None:

@@ -189,6 +189,13 @@ def test_a_file_that_cannot_serve(tmp_path: Path) -> None:
         row_data(given(), tmp_path)
 
 
+def test_a_name_that_no_file_can_have_is_a_file_that_is_missing(tmp_path: Path) -> None:
+    """The system's own error is no answer."""
+    config = config_of(warmup(f"batch_size: 1 {N} {with_file('x' * 300)}"))
+    ((_, reason),) = check_warmup(config, tmp_path)
+    assert reason.startswith('there is no file "warmup/xxx')
+
+
 def test_a_file_is_looked_for_where_the_folder_is_known(tmp_path: Path) -> None:
     """By `headrace check`, before anything is loaded."""
     config = config_of(warmup(f"batch_size: 1 {N} {with_file('x.bin')}"))
