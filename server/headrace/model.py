@@ -84,7 +84,9 @@ class ServedModel:
         layout = self._layouts.get(key)
         if layout is None:
             inner = engine_shapes(self._engine, self.spec, shapes)
-            layout = self._warm.get((inner, *key[1:]))
+            if self.spec.sequence is not None:
+                sizes = self.spec.sequence.sizes(inner, sizes)
+            layout = self._warm.get((inner, tuple(sizes), key[2]))
             if layout is None:
                 layout = self._padded(self._kinds.lay_out(inner, sizes, values))
             if len(self._layouts) >= MAX_LAYOUTS:
@@ -114,13 +116,15 @@ class ServedModel:
 
 
 def engine_shapes(engine: Engine, spec: ModelSpec, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
-    """Return the engine's shapes for those of a client's call.
+    """Return the engine's shapes, those of hidden inputs too, for those of a client's call.
 
     Raises:
         RequestError: No optimization profile takes these shapes.
     """
     maps = zip(spec.input_maps, shapes, strict=True)
     inner = tuple(tensor_map.to_engine(tuple(shape)) for tensor_map, shape in maps)
+    if spec.sequence is not None:
+        inner = spec.sequence.shapes(inner)
     engine.check_inputs(inner)
     return inner
 

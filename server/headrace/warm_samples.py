@@ -75,6 +75,8 @@ class WarmSamples:
             for data, each in zip(tensors, self._spec.inputs, strict=True)
             if each.is_shape_tensor
         ]
+        if self._spec.sequence is not None:
+            tensors = self._spec.sequence.trial(tensors, sample.rows)
         layout = kinds.lay_out(shapes, [len(data) for data in tensors], values)
         self._check_fits(layout.size_bytes)
         for slot in pool.slots:

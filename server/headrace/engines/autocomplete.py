@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engines.load_facts import LoadFacts, has_fixed_rows, max_rows
 from headrace.engines.platforms import ONNX
+from headrace.engines.sequence_config import DEFAULT_IDLE_US, hidden_inputs, hidden_outputs
 from headrace.errors import ConfigError
 from headrace_proto import datatypes
 from headrace_proto.v1 import model_config_pb2 as config_pb
@@ -35,10 +36,13 @@ def complete_tensors(
     if not config.max_batch_size and not is_whole:
         config.max_batch_size = _rows(config, signature, facts, path)
     is_batched = config.max_batch_size > 0
+    inputs, outputs = hidden_inputs(config), hidden_outputs(config)
     for spec in () if config.input else signature.inputs:
-        config.input.add().name = spec.name
+        if spec.name not in inputs:
+            config.input.add().name = spec.name
     for spec in () if config.output else signature.outputs:
-        config.output.add().name = spec.name
+        if spec.name not in outputs:
+            config.output.add().name = spec.name
     for tensor, spec in _pairs(config, signature):
         _complete_tensor(tensor, spec, is_batched=is_batched)
     has_scheduler = config.WhichOneof("scheduling_choice") is not None
@@ -141,6 +145,14 @@ def complete_defaults(config: config_pb.ModelConfig, facts: LoadFacts) -> None:
         batching = config.dynamic_batching
         if not batching.preferred_batch_size and config.max_batch_size > 0:
             batching.preferred_batch_size.append(config.max_batch_size)
+    if config.HasField("sequence_batching"):
+        sequences = config.sequence_batching
+        sequences.max_sequence_idle_microseconds = (
+            sequences.max_sequence_idle_microseconds or DEFAULT_IDLE_US
+        )
+        has_sizes = bool(sequences.oldest.preferred_batch_size)
+        if sequences.HasField("oldest") and not has_sizes and config.max_batch_size > 0:
+            sequences.oldest.preferred_batch_size.append(config.max_batch_size)
     for buffers in ("input_pinned_memory", "output_pinned_memory"):
         if not config.optimization.HasField(buffers):
             getattr(config.optimization, buffers).enable = True

@@ -15,6 +15,8 @@ from headrace.engines.base import TensorSpec
 from headrace.engines.batching_config import batching_spec
 from headrace.engines.batching_spec import BatchingSpec
 from headrace.engines.load_facts import profile_index
+from headrace.engines.sequence_config import sequence_policy, sequence_spec
+from headrace.engines.sequence_spec import SequenceSpec
 from headrace.engines.tensor_check import engine_dims
 from headrace.engines.tensor_map import Pattern, TensorMap
 from headrace_proto import datatypes
@@ -47,6 +49,7 @@ class ModelSpec:
         optional_inputs: Inputs that the configuration calls optional.
         labels: Class names by output name.
         parameters: The configuration's own, as text.
+        sequence: How it keeps state between requests; None where it keeps none.
     """
 
     name: str
@@ -63,6 +66,7 @@ class ModelSpec:
     optional_inputs: frozenset[str] = frozenset()
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     parameters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    sequence: SequenceSpec | None = None
 
     @property
     def num_slots(self) -> int:
@@ -81,6 +85,7 @@ def model_spec(
     version: int,
     *,
     labels: Mapping[str, tuple[str, ...]] | None = None,
+    initial_states: Mapping[str, bytes] | None = None,
 ) -> ModelSpec:
     """Turn a completed configuration that has no fault into a spec.
 
@@ -89,7 +94,9 @@ def model_spec(
         signature: The engine's.
         version: The one to serve.
         labels: As `read_labels` returned them.
+        initial_states: As `read_initial_states` returned them.
     """
+    is_stateful = config.HasField("sequence_batching")
     return ModelSpec(
         name=config.name,
         version=version,
@@ -101,12 +108,13 @@ def model_spec(
         input_maps=_maps(config, config.input, signature.inputs),
         output_maps=_maps(config, config.output, signature.outputs),
         instances=_instances(config),
-        batching=batching_spec(config),
+        batching=sequence_policy(config) if is_stateful else batching_spec(config),
         optional_inputs=frozenset(each.name for each in config.input if each.optional),
         labels=MappingProxyType(dict(labels or {})),
         parameters=MappingProxyType(
             {key: config.parameters[key].string_value for key in sorted(config.parameters)}
         ),
+        sequence=sequence_spec(config, signature, initial_states or {}),
     )
 
 

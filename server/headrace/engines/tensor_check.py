@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from headrace.engines.platforms import TENSORRT
+from headrace.engines.sequence_config import hidden_inputs
 from headrace_proto import datatypes
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
@@ -50,13 +51,13 @@ def _side(
     by_name = {spec.name: spec for spec in specs}
     for index, tensor in enumerate(tensors):
         if spec := by_name.get(tensor.name):
-            yield from _against(config, tensor, spec, f"{side}[{index}]")
+            yield from against(config, tensor, spec, f"{side}[{index}]")
         elif tensor.name:
             reason = f'the model has no {side} "{tensor.name}"; it has: {", ".join(by_name)}'
             yield f"{side}[{index}].name", reason
     # Outputs may be left out: they are then not offered. An engine needs all its inputs.
     if side == "input":
-        names = {tensor.name for tensor in tensors}
+        names = {tensor.name for tensor in tensors} | hidden_inputs(config)
         for spec in specs:
             if spec.name not in names:
                 yield side, f'the model needs "{spec.name}", which is missing'
@@ -107,9 +108,10 @@ def _trunks(shape: Sequence[int]) -> list[int]:
     return [prod(shape[a + 1 : b]) for a, b in pairwise(cuts)]
 
 
-def _against(
+def against(
     config: config_pb.ModelConfig, tensor: Tensor, spec: TensorSpec, at: str
 ) -> Iterator[Fault]:
+    """Yield (field, reason) for what a tensor has that the engine's of its name has not."""
     expected = datatypes.to_config(spec.datatype)
     if tensor.data_type not in (config_pb.TYPE_INVALID, expected):
         written = config_pb.DataType.Name(tensor.data_type)
