@@ -140,7 +140,7 @@ async def _open(
         stack.callback(link.close)
         catalog.watch(lambda: scheduler.sticky is None and life.is_serving())
         observe(metrics, scheduler, blocks, config)
-        _serve_all(catalog, scheduler, metrics)
+        _serve_all(catalog, link, metrics)
         stack.callback(metrics.close)
         http = _open_http(config, life, metrics, scheduler, catalog)
         if http is not None:
@@ -176,9 +176,9 @@ def _open_scheduler(config: ServerConfig, blocks: BlockPool) -> Scheduler:
     return Scheduler(blocks, Poller(), admission, clock=clock)
 
 
-def _serve_all(catalog: ModelCatalog, scheduler: Scheduler, metrics: Metrics) -> None:
+def _serve_all(catalog: ModelCatalog, link: LocalLink, metrics: Metrics) -> None:
     for model in catalog.models():
-        scheduler.add_line(model.line)
+        link.add_line(model.line)
         observe_model(metrics, model)
 
 

@@ -9,16 +9,22 @@ from headrace.engines.batching_spec import BatchingSpec
 from headrace.engines.model_spec import ModelSpec
 from headrace.metrics import ModelMetrics
 from headrace.opening import Opened
-from headrace.scheduling.batcher import SingleBatcher
+from headrace.scheduling.batcher import Batcher, SingleBatcher
 from headrace.scheduling.dynamic import DynamicBatcher
 from headrace.scheduling.line import Line
 from headrace.scheduling.ordering import Ordering
+from headrace.sequence_seats import MAX_STATE_BYTES, open_seats
+from headrace.slots.pool import SlotPool
 
 log = logging.getLogger(__name__)
 
 
 def open_line(
-    spec: ModelSpec, opened: Opened, metrics: ModelMetrics, default_max_queue_size: int
+    spec: ModelSpec,
+    opened: Opened,
+    metrics: ModelMetrics,
+    default_max_queue_size: int,
+    max_state_bytes: int = MAX_STATE_BYTES,
 ) -> Line:
     """Open the line of a model and say in the log how it queues.
 
@@ -28,6 +34,10 @@ def open_line(
         metrics: Its counters.
         default_max_queue_size: Requests of a priority that may wait, where the configuration does
             not say.
+        max_state_bytes: What the model's sequences may carry, all together.
+
+    Raises:
+        ConfigError: The state of one sequence is larger than that.
     """
     pool = opened.pool
     if spec.batching is None and pool.is_inline:  # too short a run for a policy to pay
@@ -38,30 +48,31 @@ def open_line(
     max_queue_size = batching.queue_size(default_max_queue_size)
     log.info("%s: %s", spec.name, describe(batching, max_queue_size))
     _warn(spec.name, batching, opened)
-    return Line(
-        spec.name,
-        DynamicBatcher(
-            *(batching, opened.capacity, pool.starts_at, default_max_queue_size),
+    seats = None
+    if spec.sequence is not None:
+        seats = open_seats(spec.name, spec.sequence, len(pool.slots), max_state_bytes)
+
+    def batcher_of(pool: SlotPool, *, is_pinned: bool = True) -> Batcher:
+        # One stream alone has no company to wait for.
+        policy = replace(batching, max_delay_s=0.0, target_p99_s=0.0) if is_pinned else batching
+        batcher = DynamicBatcher(
+            *(policy, opened.capacity, pool.starts_at, default_max_queue_size),
             num_busy=pool.num_busy,
             num_idle=pool.num_idle,
             ends_at=pool.ends_at,
-        ),
+        )
+        return batcher if seats is None else seats.over(batcher, is_pinned=is_pinned)
+
+    return Line(
+        spec.name,
+        batcher_of(pool, is_pinned=False),
         pool,
         metrics,
         max_queue_size,
         capacity=opened.capacity,
         ordering=Ordering() if batching.preserve_ordering else None,
         burst_size=min(batching.max_rows, batching.least_queue_size(default_max_queue_size)),
-        batcher_of=lambda pool: DynamicBatcher(
-            # One stream alone has no company to wait for.
-            replace(batching, max_delay_s=0.0, target_p99_s=0.0),
-            opened.capacity,
-            pool.starts_at,
-            default_max_queue_size,
-            num_busy=pool.num_busy,
-            num_idle=pool.num_idle,
-            ends_at=pool.ends_at,
-        ),
+        batcher_of=batcher_of,
     )
 
 

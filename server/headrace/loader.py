@@ -16,6 +16,7 @@ from headrace.catalog import ModelCatalog
 from headrace.device.base import Device
 from headrace.engines.base import Engine
 from headrace.engines.graph_spec import wants_graphs
+from headrace.engines.initial_state import read_initial_states
 from headrace.engines.labels import read_labels
 from headrace.engines.load_facts import LoadFacts
 from headrace.engines.model_config import check, complete, model_spec, unhonoured
@@ -29,6 +30,7 @@ from headrace.lines import open_line
 from headrace.metrics import Metrics
 from headrace.model import ServedModel, in_engine_order
 from headrace.opening import Opened, SlotOpener
+from headrace.sequence_seats import MAX_STATE_BYTES
 from headrace.slots.blocks import BlockPool
 from headrace.warm_samples import WarmSamples
 from headrace_proto.v1 import model_config_pb2 as config_pb
@@ -43,6 +45,7 @@ class LoadOptions:
     auto_complete: bool = True
     default_num_slots: int = 0  # 0: by device
     default_max_queue_size: int = 1024
+    max_sequence_state_bytes: int = MAX_STATE_BYTES
     ort_intra_op_threads: int = 1
     allow_host_code: bool = False
     cuda_graphs: Literal["auto", "on", "off"] = "auto"
@@ -88,13 +91,17 @@ class Loader:
             undo.callback(engine.close)
             config = self._config(source, engine)
             labels = read_labels(config, source.folder)
-            spec = in_engine_order(model_spec(config, engine.signature, version, labels=labels))
+            initial = read_initial_states(config, source.folder)
+            spec = in_engine_order(
+                model_spec(config, engine.signature, version, labels=labels, initial_states=initial)
+            )
             engine.use_profiles(spec.profiles)
             opened = self._open_slots(source, engine, spec, config)
             undo.callback(opened.pool.close)
             spec = replace(spec, batching=opened.batching)
             metrics = self._metrics.model(spec.name, str(version))
-            line = open_line(spec, opened, metrics, self._options.default_max_queue_size)
+            bounds = self._options.default_max_queue_size, self._options.max_sequence_state_bytes
+            line = open_line(spec, opened, metrics, *bounds)
             undo.pop_all()
         if opened.footprint is not None:
             log.info("%s version %d takes %s", spec.name, version, opened.footprint)
@@ -121,7 +128,8 @@ class Loader:
         """Open the slots and warm them up; a fault of the configuration gets its file's name."""
         samples = WarmSamples(samples_of(config), spec, engine, source.folder, self._blocks)
         try:
-            is_asked = source.config.HasField("dynamic_batching")
+            given = source.config
+            is_asked = given.HasField("dynamic_batching") or given.HasField("sequence_batching")
             opened = self._opener.open(engine, spec, config, is_batching_asked=is_asked)
             with ExitStack() as undo:
                 undo.callback(opened.pool.close)

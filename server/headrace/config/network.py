@@ -183,6 +183,13 @@ class LimitSettings:
         fix="an unbounded queue is not offered: it turns overload into time-outs. "
         "Choose how many requests may wait",
     )
+    max_sequence_state_bytes: int = option(
+        256 * MIB,
+        "Bytes of state that the sequences of one model may carry, all together; it bounds how "
+        "many of them are served at a time.",
+        low=1024,
+        high=2**50,
+    )
     overload_status: Literal["UNAVAILABLE", "RESOURCE_EXHAUSTED"] = option(
         "UNAVAILABLE",
         "Status of a refused request. UNAVAILABLE is Triton's; some clients retry it.",

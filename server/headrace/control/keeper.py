@@ -165,6 +165,7 @@ class ModelKeeper:
             auto_complete=not config.disable_auto_complete_config,
             default_num_slots=config.default_num_slots,
             default_max_queue_size=config.max_queue_size,
+            max_sequence_state_bytes=config.max_sequence_state_bytes,
             ort_intra_op_threads=config.ort_intra_op_threads,
             allow_host_code=config.allow_host_code,
             cuda_graphs=config.cuda_graphs,

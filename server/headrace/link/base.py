@@ -44,6 +44,10 @@ class Link(Protocol):
         """Whether no request waits and none is in flight."""
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether it is idle, and there is nothing to do later unless a request comes."""
+
+    @property
     def is_polling(self) -> bool:
         """Whether something is in flight, so that `step` must be called again to see it end."""
 

@@ -13,6 +13,7 @@ import threading
 
 from headrace.errors import DeviceError, HeadraceError, UnavailableError
 from headrace.scheduling.line import Line
+from headrace.scheduling.reaper import Reaper
 from headrace.scheduling.request import Request
 from headrace.scheduling.scheduler import Scheduler
 from headrace.slots.blocks import BlockPool
@@ -27,6 +28,7 @@ class LocalLink:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
+        self._reaper = Reaper()
         self._lock = threading.Lock()
 
     def submit(self, request: Request, now: float) -> None:
@@ -47,6 +49,8 @@ class LocalLink:
         """
         with self._lock:
             try:
+                if self._reaper.lines:
+                    self._reaper.reap(now)
                 return self._scheduler.step(now)
             except Exception as error:
                 log.critical("the core failed because of a bug; restart the server", exc_info=True)
@@ -56,7 +60,9 @@ class LocalLink:
     def next_look(self, now: float) -> float | None:
         """Return the clock seconds at which to step again though nothing happens."""
         with self._lock:
-            return self._scheduler.next_look(now)
+            look = self._scheduler.next_look(now)
+            reap_at = self._reaper.next_reap() if self._reaper.lines else None
+            return min((each for each in (look, reap_at) if each is not None), default=None)
 
     @property
     def is_idle(self) -> bool:
@@ -66,6 +72,13 @@ class LocalLink:
         """
         with self._lock:
             return self._scheduler.is_idle
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it is idle, and there is nothing to do later unless a request comes."""
+        with self._lock:
+            is_idle = self._scheduler.is_idle
+            return is_idle and not (self._reaper.lines and self._reaper.next_reap() is not None)
 
     @property
     def is_polling(self) -> bool:
@@ -78,10 +91,11 @@ class LocalLink:
         """When something in flight is likely to be done, in clock seconds."""
         return self._scheduler.poller.due_at
 
-    def add_line(self, line: Line, blocks: BlockPool) -> None:
+    def add_line(self, line: Line, blocks: BlockPool | None = None) -> None:
         """Serve a line from now on, and take over the free blocks that it was warmed up with."""
         with self._lock:
             self._scheduler.add_line(line, blocks)
+            self._reaper.add(line)
 
     def retire_line(self, line: Line) -> None:
         """From now on refuse every request of a line with a RetiredError."""
@@ -103,6 +117,7 @@ class LocalLink:
         """Forget a line that is done with."""
         with self._lock:
             self._scheduler.remove_line(line)
+            self._reaper.remove(line)
 
     def pin(self, line: Line) -> Line:
         """Take a slot of a model out for one stream; see `PinLink.pin`."""

@@ -62,7 +62,7 @@ class LoopDriver:
             self._schedule()
         elif self._is_polled and self._link.is_polling:
             self._sweep_later()
-        elif not self._link.is_idle:
+        elif not self._link.is_at_rest:
             look = self._link.next_look(now)
             if look is not None and self._link.is_polling:  # what is done will wake us
                 self._look_later(now, look)

@@ -178,7 +178,7 @@ class NativeFront:
             return 0
         if self._is_polled and self._link.is_polling:
             return 0 if has_news else self._sweep_later()
-        if self._link.is_idle:
+        if self._link.is_at_rest:
             return None
         look = self._link.next_look(now)
         if look is None:

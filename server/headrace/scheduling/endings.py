@@ -11,12 +11,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from headrace.errors import AbandonedError
 from headrace.scheduling.batcher import Drop
 from headrace.scheduling.line import Line
 from headrace.scheduling.ordering import Reply
 from headrace.scheduling.request import Request
+from headrace.scheduling.sequences import SequenceBatcher
 from headrace.slots.batch import Output
 from headrace.slots.blocks import BlockPool
 from headrace.slots.lane import Lane
@@ -57,14 +59,15 @@ class Endings:
         assert batch is not None
         slot, line = lane.slot, batch.requests[0].line
         note = self.noted.append
-        timing = None
+        timing, now = None, self._clock()
+        if line.has_policy:
+            note = self._way_for(line, now)
         if error is None:
-            timing = lane.timing(self._clock())
+            timing = lane.timing(now)
             if not slot.is_inline:
                 slot.forecast.learn(batch.layout, timing)
             if line.has_policy:
                 line.account(batch, timing)
-                note = self.note
         for index, request in enumerate(batch.requests):
             if error is not None:
                 note((request, None, error))
@@ -85,7 +88,19 @@ class Endings:
         else:
             lane.free()
 
-    def note(self, ended: Ended) -> None:
+    def _way_for(self, line: Line, now: float) -> Callable[[Ended], None]:
+        """Return what to tell how requests of a line have left their lane."""
+        if line.sequences is not None:
+            return partial(self._note_part, line.sequences, now)
+        return self.noted.append if line.ordering is None else self._note
+
+    def _note_part(self, sequences: SequenceBatcher, now: float, ended: Ended) -> None:
+        """Note how a part of a sequence ended, whose state is taken before its block goes back."""
+        request, outputs, error = ended
+        failure = sequences.leave(request, outputs, error, now)
+        self._note(ended if failure is error else (request, None, failure))
+
+    def _note(self, ended: Ended) -> None:
         """Note how a request ended, or hold its reply back where order is preserved."""
         request, outputs, _ = ended
         if outputs is None or request.line.ordering is None:

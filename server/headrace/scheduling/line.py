@@ -10,6 +10,7 @@ from headrace.metrics import ModelMetrics
 from headrace.scheduling.batcher import Batcher, SingleBatcher
 from headrace.scheduling.ordering import Ordering
 from headrace.scheduling.request import Request
+from headrace.scheduling.sequences import SequenceBatcher
 from headrace.slots.batch import Batch, Timing
 from headrace.slots.capacity import Capacity
 from headrace.slots.pool import SlotPool
@@ -26,6 +27,7 @@ class Line:
         capacity: What batches take, by their rows; kept up to date where there is a policy.
         ordering: Of replies; None where each leaves as soon as it is there.
         is_retired: It takes nothing more; what is in is served.
+        sequences: The batcher, where it keeps state between requests.
         pins: Lines of one slot each, taken out of the pool for one stream each.
         batcher_of: Makes the batcher of such a line.
         burst_size: Where so many wait, the next that comes lets free lanes be filled first, though
@@ -45,11 +47,13 @@ class Line:
     pins: list[Line] = field(default_factory=list)
     batcher_of: Callable[[SlotPool], Batcher] = lambda pool: SingleBatcher(pool.least_s)
     has_policy: bool = field(init=False)
+    sequences: SequenceBatcher | None = field(init=False)
 
     def __post_init__(self) -> None:
         """Requests that run alone, in order of arrival, pay for nothing else."""
         self.burst_size = self.burst_size or self.max_queue_size
         self.has_policy = not isinstance(self.batcher, SingleBatcher)
+        self.sequences = self.batcher if isinstance(self.batcher, SequenceBatcher) else None
 
     @property
     def length(self) -> int:

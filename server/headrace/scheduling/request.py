@@ -13,6 +13,7 @@ from headrace.slots.blocks import Block
 
 if TYPE_CHECKING:
     from headrace.scheduling.line import Line
+    from headrace.scheduling.sequence import Part
 
 Buffer = bytes | memoryview
 
@@ -37,6 +38,8 @@ class Request:
         deadline: Clock seconds, None for no deadline.
         priority: 1 is the most urgent; 0 for the model's default.
         timeout_s: How long it may wait in the queue, by its own wish; 0 for the model's default.
+        part: Of which sequence it is a part, where the model keeps state; its states' tensors are
+            then empty, and written into the block when its turn comes.
         source: Whose it is, among those that share the model fairly; None when it does not say.
         on_end: Called exactly once, with the outputs or with the error, before the block goes back:
             memoryviews among the outputs are valid only during the call.
@@ -56,6 +59,7 @@ class Request:
         "line",
         "on_end",
         "parsed_at",
+        "part",
         "priority",
         "received_at",
         "rows",
@@ -98,6 +102,7 @@ class Request:
         self.priority = priority
         self.timeout_s = timeout_s
         self.source = source
+        self.part: Part | None = None
         self.batch_rows = rows
         self.is_first = True
         self.block: Block | None = None

@@ -161,7 +161,7 @@ def test_a_queued_deadline_is_noticed_while_the_device_works(wait: Wait) -> None
 class MoreToDo:
     """A link that asks for another step at once, some times."""
 
-    is_idle = True
+    is_idle = is_at_rest = True
     is_polling = False
     due_at = 0.0
 

@@ -105,7 +105,7 @@ class Door:
 class Link:
     """The part of a link that a front without requests uses."""
 
-    is_idle = True
+    is_idle = is_at_rest = True
     is_polling = False
 
     def __init__(self, rig: Rig) -> None:

@@ -79,7 +79,7 @@ class HandLink:
     def next_look(self, now: float) -> float | None:
         return None
 
-    is_idle = True
+    is_idle = is_at_rest = True
     is_polling = False
     due_at = 0.0
 

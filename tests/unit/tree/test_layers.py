@@ -22,7 +22,7 @@ COMPOSITION = (
     *("access", "descriptors", "port"),
     *("__main__", "app", "banner", "catalog", "cli", "fronts", "life", "loader", "logging_setup"),
     *("building", "control", "memory", "model", "naps", "observe", "opening", "table", "trials"),
-    *("lines", "warm_batches", "warm_samples"),
+    *("lines", "warm_batches", "warm_samples", "sequence_seats"),
     *("ladder", "timeline"),
 )
 
