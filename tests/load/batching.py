@@ -202,7 +202,7 @@ def measure(chosen: argparse.Namespace, server_cores: set[int], client_cores: se
                         level = bench.load(*poisson(rate, chosen.deadline_ms))
                         row(setup, f"{rate:,.0f}", *level.cells())
                 elif part == "overload":
-                    for load in LOADS:
+                    for load in chosen.loads:
                         rate = load * max(capacity.values())
                         level = bench.load(*poisson(rate, chosen.deadline_ms))
                         row(setup, f"{load:g}", f"{rate:,.0f}", *level.cells())
@@ -224,6 +224,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--slots", type=int, default=0)
     parser.add_argument("--callers", type=int, default=64)
     parser.add_argument("--rate", type=float, nargs="+", default=[])
+    parser.add_argument("--loads", type=float, nargs="+", default=LOADS)
     parser.add_argument("--flood", type=int, nargs="+", default=[10])
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--deadline-ms", type=float, default=200.0)
