@@ -26,7 +26,7 @@ from headrace.link.local import LocalLink
 from headrace.memory import keep_large_blocks
 from headrace.metrics import Metrics
 from headrace.metrics_http import MetricsServer
-from headrace.observe import observe, observe_door, observe_model
+from headrace.observe import observe, observe_door, observe_model, open_cache
 from headrace.port import joined
 from headrace.rpc.admin import AdminService
 from headrace.rpc.health import HealthService
@@ -133,7 +133,8 @@ async def _open(
         stack.callback(catalog.close)
         scheduler = _open_scheduler(config, blocks)
         link = LocalLink(scheduler)
-        core = Core(device, blocks, metrics, catalog, link, timeline)
+        cache = open_cache(config, metrics)
+        core = Core(device, blocks, metrics, catalog, link, timeline, cache)
         keeper = ModelKeeper(config, core, is_leaving=life.is_leaving, clock=clock)
         stack.push_async_callback(keeper.close, LAST_LOAD_S)
         await asyncio.to_thread(keeper.load_at_start)  # signals are heard

@@ -27,15 +27,21 @@ from headrace.engines.repository import Found
 from headrace.engines.warmup_config import samples_of
 from headrace.errors import ConfigError, HeadraceError
 from headrace.lines import open_line
-from headrace.metrics import Metrics
+from headrace.metrics import Metrics, ModelMetrics
 from headrace.model import ServedModel, in_engine_order
 from headrace.opening import Opened, SlotOpener
+from headrace.response_cache.store import ModelCache, ResponseCache
 from headrace.sequence_seats import MAX_STATE_BYTES
 from headrace.slots.blocks import BlockPool
 from headrace.warm_samples import WarmSamples
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
 log = logging.getLogger(__name__)
+
+NO_CACHE = (
+    "response_cache.enable is set, but this server keeps no replies: start it with "
+    "--cache-config=local,size=BYTES"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +68,13 @@ class Loader:
         options: LoadOptions,
         *,
         clock: Callable[[], float],
+        cache: ResponseCache | None = None,
     ) -> None:
         self._device = device
         self._blocks = blocks
         self._metrics = metrics
         self._options = options
+        self._cache = cache
         self._opener = SlotOpener(
             device, blocks, clock=clock, default_num_slots=options.default_num_slots
         )
@@ -116,7 +124,20 @@ class Loader:
             footprint=opened.footprint,
             graphs=opened.graphs,
             taken_bytes=max(free_bytes - self._free_bytes(), 0),
+            cache=self._open_cache(config, metrics),
         )
+
+    def _open_cache(
+        self, config: config_pb.ModelConfig, metrics: ModelMetrics
+    ) -> ModelCache | None:
+        """Return a place for the model's replies, where it wants that and there is one."""
+        if not config.response_cache.enable:
+            return None
+        if self._cache is None:
+            log.warning("%s: %s", config.name, NO_CACHE)
+            return None
+        metrics.cache.is_used = True
+        return self._cache.open()
 
     def _free_bytes(self) -> int:
         """Return what is free on a device with memory of its own."""

@@ -10,6 +10,7 @@ from headrace.engines.base import Engine, Layout, Shape, ShapedByValues
 from headrace.engines.kinds import Kinds
 from headrace.engines.layout import num_elements, pad_layout
 from headrace.engines.model_spec import ModelSpec
+from headrace.response_cache.store import ModelCache
 from headrace.scheduling.line import Line
 from headrace.slots.footprint import Footprint
 from headrace.slots.graphs import GraphTally
@@ -39,6 +40,7 @@ class ServedModel:
         footprint: Footprint | None = None,
         graphs: GraphTally | None = None,
         taken_bytes: int = 0,
+        cache: ModelCache | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -53,6 +55,7 @@ class ServedModel:
             footprint: The memory it takes, on a device with memory of its own.
             graphs: What its CUDA graphs did, where they are on.
             taken_bytes: How much less of such a device's memory was free after it was loaded.
+            cache: Its replies, where they are kept; closed by `close`.
         """
         self.spec = spec
         self.config = config
@@ -60,6 +63,7 @@ class ServedModel:
         self.footprint = footprint
         self.graphs = graphs
         self.taken_bytes = taken_bytes
+        self.cache = cache
         self._engine = engine
         self._kinds = kinds or Kinds(engine)
         self._kinds.settle(warm, least_rows or {})
@@ -108,7 +112,9 @@ class ServedModel:
         return layout
 
     def close(self) -> None:
-        """Close the slots, then the engine. A second call does nothing."""
+        """Forget its replies, close the slots, then the engine. A second call does nothing."""
+        if self.cache is not None:
+            self.cache.close()
         try:
             self.line.pool.close()
         finally:

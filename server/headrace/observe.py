@@ -8,6 +8,7 @@ from headrace.config import ServerConfig
 from headrace.fronts import FrontDoor
 from headrace.metrics import Metrics
 from headrace.model import ServedModel
+from headrace.response_cache.store import ResponseCache
 from headrace.scheduling.line import Line
 from headrace.scheduling.scheduler import Scheduler
 from headrace.slots.blocks import BlockPool
@@ -34,6 +35,18 @@ def observe(
     pool_bytes = min(config.pinned_memory_pool_bytes, config.max_bytes_in_flight)
     metrics.add_source("nv_pinned_memory_pool_total_bytes", lambda: pool_bytes)
     metrics.add_source("nv_pinned_memory_pool_used_bytes", lambda: blocks.leased_bytes)
+
+
+def open_cache(config: ServerConfig, metrics: Metrics) -> ResponseCache | None:
+    """Return the cache of replies that the operator wants, and show what is in it."""
+    if not config.cache_config.max_bytes:
+        return None
+    cache = ResponseCache(config.cache_config.max_bytes)
+    metrics.add_source("headrace_cache_bytes", lambda: cache.num_bytes)
+    metrics.add_source("headrace_cache_max_bytes", lambda: cache.max_bytes)
+    metrics.add_source("headrace_cache_entries", lambda: len(cache))
+    metrics.add_source("headrace_cache_evictions_total", lambda: cache.num_evictions)
+    return cache
 
 
 def observe_model(metrics: Metrics, model: ServedModel) -> None:

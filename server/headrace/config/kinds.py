@@ -9,6 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Protocol, get_args, get_origin
 
+from headrace.config.local_cache import LocalCache, LocalCacheKind
 from headrace.config.restriction import Restricted, Restriction
 from headrace.errors import ConfigError
 
@@ -218,6 +219,7 @@ def kind_of(annotation: Any, low: float | None, high: float | None) -> Kind:
         str: Text(),
         Path: File(),
         Restriction: Restricted(),
+        LocalCache: LocalCacheKind(),
     }
     if annotation not in kinds:
         raise ConfigError(f"a setting cannot have the type {annotation}")

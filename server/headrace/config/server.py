@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.config.access import AccessSettings
+from headrace.config.caching import CacheSettings
 from headrace.config.control import ModelControlSettings
 from headrace.config.network import (
     DEFAULT_CONNECTION_AGE_MS,
@@ -29,6 +30,7 @@ _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 class ServerConfig(
     ModelSettings,
     ModelControlSettings,
+    CacheSettings,
     GrpcSettings,
     TlsSettings,
     AccessSettings,

@@ -21,6 +21,7 @@ from headrace.errors import ConfigError
 from headrace.link.base import LineLink
 from headrace.loader import Loader, LoadOptions
 from headrace.metrics import Metrics
+from headrace.response_cache.store import ResponseCache
 from headrace.rpc.repository import RepositoryService
 from headrace.slots.blocks import BlockPool
 
@@ -38,6 +39,7 @@ class Core:
         catalog: Says what is served.
         link: To the scheduler.
         watch: The timeline.
+        cache: Of replies; None where none are kept.
     """
 
     device: Device
@@ -46,6 +48,7 @@ class Core:
     catalog: ModelCatalog
     link: LineLink
     watch: SlotWatch
+    cache: ResponseCache | None = None
 
 
 class ModelKeeper:
@@ -170,7 +173,10 @@ class ModelKeeper:
             allow_host_code=config.allow_host_code,
             cuda_graphs=config.cuda_graphs,
         )
-        return Loader(self._core.device, blocks, self._core.metrics, options, clock=self._clock)
+        core = self._core
+        return Loader(
+            core.device, blocks, core.metrics, options, clock=self._clock, cache=core.cache
+        )
 
 
 def _check_runtime() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.engines.batching_config import check_batching
+from headrace.engines.caching_check import check_caching
 from headrace.engines.instance_check import check_instances
 from headrace.engines.labels import check_labels
 from headrace.engines.load_facts import LoadFacts, max_rows
@@ -54,6 +55,7 @@ def check(
     faults += check_tensors(config, signature, may_be_partial=may_be_partial)
     faults += check_instances(config, facts)
     faults += check_batching(config)
+    faults += check_caching(config)
     faults += check_warmup(config, folder)
     faults += check_labels(config, folder) if folder else ()
     return [ConfigError(reason, path=path, field=field) for field, reason in faults]

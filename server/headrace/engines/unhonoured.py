@@ -43,6 +43,7 @@ HONOURED = frozenset(
         "instance_group.profile",
         "dynamic_batching",
         "model_warmup",
+        "response_cache.enable",
         "optimization.input_pinned_memory.enable",  # true: blocks are pinned where there is a GPU
         "optimization.output_pinned_memory.enable",
         "optimization.cuda.graphs",

@@ -13,6 +13,7 @@ from typing import Protocol
 from headrace.engines.base import Layout, Shape
 from headrace.engines.model_spec import ModelSpec
 from headrace.errors import HeadraceError
+from headrace.response_cache.store import ModelCache
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request
 from headrace.slots.blocks import BlockPool
@@ -28,6 +29,14 @@ class Link(Protocol):
         Raises:
             HeadraceError: The request was refused.
             RetiredError: Another version may serve it; nothing was counted.
+        """
+
+    def answer(self, request: Request) -> None:
+        """End a request at once, without outputs: who made it knows its reply.
+
+        Raises:
+            HeadraceError: The request was refused, as `submit` would.
+            RetiredError: Another version may serve it.
         """
 
     def cancel(self, request: Request) -> None:
@@ -106,6 +115,7 @@ class Served(Protocol):
     spec: ModelSpec  # its inputs in the engine's order
     config: config_pb.ModelConfig
     line: Line
+    cache: ModelCache | None  # of its replies; None where none are kept
 
     @property
     def is_ready(self) -> bool:

@@ -58,6 +58,22 @@ _FAMILIES: Final = (
     Family(
         "nv_inference_pending_request_count", "gauge", "Requests that wait for execution at present"
     ),
+    Family("nv_cache_num_hits_per_model", "counter", "Requests answered from the response cache"),
+    Family(
+        "nv_cache_num_misses_per_model",
+        "counter",
+        "Requests answered by the model after they were looked up in the response cache in vain",
+    ),
+    Family(
+        "nv_cache_hit_duration_per_model",
+        "counter",
+        "Microseconds of looking up what was found in the response cache",
+    ),
+    Family(
+        "nv_cache_miss_duration_per_model",
+        "counter",
+        "Microseconds of looking up what was not there, and of keeping the reply",
+    ),
     Family("nv_pinned_memory_pool_total_bytes", "gauge", "Pinned memory for staging blocks, bytes"),
     Family("nv_pinned_memory_pool_used_bytes", "gauge", "Pinned memory leased to requests, bytes"),
     Family(
@@ -109,6 +125,10 @@ _FAMILIES: Final = (
         "Executions without a CUDA graph where graphs are on, by reason: new, busy, cold, refused, "
         "host",
     ),
+    Family("headrace_cache_bytes", "gauge", "Bytes that the response cache holds"),
+    Family("headrace_cache_max_bytes", "gauge", "Bytes that it may hold"),
+    Family("headrace_cache_entries", "gauge", "Replies in it"),
+    Family("headrace_cache_evictions_total", "counter", "Replies that had to make room in it"),
     Family("headrace_queue_length", "gauge", "Requests admitted and not yet enqueued"),
     Family(
         "headrace_dropped_total",

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.metrics.cache_tally import CacheTally
 from headrace.metrics.histogram import STAGES, StageHistograms
 from headrace.metrics.statistics import (
     DROP_REASONS,
@@ -37,11 +38,15 @@ FOLD_AT: Final = 512
 """Samples that wait to be folded. Folding 512 takes 0.18 ms; more at a time cost more each, because
 they leave the cache, and the pause shows in a 99th percentile."""
 
+CACHED: Final = -1
+"""In the place of executions: the reply came from the response cache."""
+
 _STAGE, _QUEUE, _H2D, _EXECUTE, _D2H, _REPLY, _TOTAL = range(1, len(STAGES))
 
 # stages, rows, executions, rows of the batch (0 = the same rows), time of recording
 _Sample = tuple[tuple[float, ...], int, int, int, float]
 _PACK: Final = Struct(f"{len(STAGES)}d").pack
+_NOT_REACHED: Final = (math.nan,) * (len(STAGES) - 2)  # stages between receiving and the total
 
 
 class Reading(NamedTuple):
@@ -54,7 +59,10 @@ class Reading(NamedTuple):
 
 
 class ModelMetrics:
-    """The counters of one model version. A request ends in one of `record`, `fail`, `dropped`."""
+    """The counters of one model version.
+
+    A request ends in one of `record`, `answered_from_cache`, `fail`, `dropped`.
+    """
 
     def __init__(self, name: str, version: str) -> None:
         self.name = name
@@ -66,6 +74,7 @@ class ModelMetrics:
         self._num_success = 0
         self._num_rows = 0
         self._num_executions = 0
+        self._num_cached = 0
         self._last_s = 0.0
         self._sums_ns = [
             0,
@@ -79,6 +88,7 @@ class ModelMetrics:
         self._failures = dict.fromkeys(FAILURE_REASONS, 0)
         self._drops = dict.fromkeys(DROP_REASONS, 0)
         self._failed_ns = 0
+        self.cache = CacheTally()
 
     def record(
         self, stages: tuple[float, ...], rows: int, executions: int, batch_rows: int = 0
@@ -88,7 +98,7 @@ class ModelMetrics:
         Args:
             stages: Seconds in the order of `STAGES`; NaN where the device cannot measure it.
             rows: Rows of this request (1 when the model has no batch dimension).
-            executions: 1 for one request of each batch, 0 for the others of it.
+            executions: 1 for one request of each batch, 0 for the others of it; CACHED for none.
             batch_rows: Rows of the whole batch, 0 when the request was alone in it.
         """
         self._append((stages, rows, executions, batch_rows, time()))
@@ -97,6 +107,17 @@ class ModelMetrics:
                 self._fold()
             finally:
                 self._fold_lock.release()
+
+    def answered_from_cache(self, received_s: float, looked_up_s: float, total_s: float) -> None:
+        """Count a request that was answered without running: a success, and no inference.
+
+        Args:
+            received_s: Until it was checked.
+            looked_up_s: Of the look-up.
+            total_s: From receiving to replying.
+        """
+        self.record((received_s, *_NOT_REACHED, total_s), 0, CACHED)
+        self.cache.hit(looked_up_s)
 
     def fail(self, stages: tuple[float, ...] | None, reason: FailureReason) -> None:
         """Count a request that ended in an error; the stages it did not reach are NaN."""
@@ -133,9 +154,12 @@ class ModelMetrics:
             )
 
     def _statistics(self, fail: Tally) -> Statistics:
-        success, queue, compute_input, compute_infer, compute_output = (
-            Tally(self._num_success, ns) for ns in self._sums_ns
+        success, queue = (Tally(self._num_success, ns) for ns in self._sums_ns[:2])
+        num_run = self._num_success - self._num_cached
+        compute_input, compute_infer, compute_output = (
+            Tally(num_run, ns) for ns in self._sums_ns[2:]
         )
+        cache_hit, cache_miss = self.cache.read(self._num_cached)
         return Statistics(
             success=success,
             fail=fail,
@@ -143,6 +167,8 @@ class ModelMetrics:
             compute_input=compute_input,
             compute_infer=compute_infer,
             compute_output=compute_output,
+            cache_hit=cache_hit,
+            cache_miss=cache_miss,
             inference_count=self._num_rows,
             execution_count=self._num_executions,
             last_inference_ms=int(self._last_s * 1000),
@@ -172,7 +198,9 @@ class ModelMetrics:
         )  # (3, num_samples)
         self._num_success += num_samples
         self._num_rows += sum(rows)
-        self._num_executions += sum(executions)
+        num_cached = executions.count(CACHED)
+        self._num_cached += num_cached
+        self._num_executions += sum(executions) - CACHED * num_cached
         self._last_s = max(self._last_s, *times_s)
         sums_s = (took_s[:, _TOTAL].sum(), took_s[:, _QUEUE].sum(), *compute_s.sum(axis=1))
         for index, sum_s in enumerate(sums_s):

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 _BUCKET_LABELS: Final = (*(str(bound_s) for bound_s in BUCKETS_S), "+Inf")
 _US_NS: Final = 1000
+_COUNTED: Final = ("nv_inference_", "nv_cache_")
 
 _Labels = tuple[tuple[str, str], ...]
 _Read = Callable[[], Iterable[tuple[dict[str, str], float]]]  # more labels, figure
@@ -124,7 +125,7 @@ class Metrics(Collector):
 
 
 def _model_families(readings: list[tuple[ModelMetrics, Reading]]) -> Iterator[Metric]:
-    families = {name: family(name) for name in CATALOGUE if name.startswith("nv_inference_")}
+    families = {name: family(name) for name in CATALOGUE if name.startswith(_COUNTED)}
     del families["nv_inference_pending_request_count"]  # a source's
     dropped = family("headrace_dropped_total")
     stages = HistogramMetricFamily(
@@ -134,7 +135,10 @@ def _model_families(readings: list[tuple[ModelMetrics, Reading]]) -> Iterator[Me
     )
     for model, reading in readings:
         labels = {"model": model.name, "version": model.version}
-        for name, value in _inference_counters(reading).items():
+        counters = _inference_counters(reading)
+        if model.cache.is_used:
+            counters |= _cache_counters(reading)
+        for name, value in counters.items():
             families[name].add_sample(name, labels, value)
         for reason, count in reading.failures.items():
             name = "nv_inference_request_failure"
@@ -161,4 +165,14 @@ def _inference_counters(reading: Reading) -> dict[str, float]:
         "nv_inference_compute_input_duration_us": statistics.compute_input.ns / _US_NS,
         "nv_inference_compute_infer_duration_us": statistics.compute_infer.ns / _US_NS,
         "nv_inference_compute_output_duration_us": statistics.compute_output.ns / _US_NS,
+    }
+
+
+def _cache_counters(reading: Reading) -> dict[str, float]:
+    hits, misses = reading.statistics.cache_hit, reading.statistics.cache_miss
+    return {
+        "nv_cache_num_hits_per_model": hits.count,
+        "nv_cache_num_misses_per_model": misses.count,
+        "nv_cache_hit_duration_per_model": hits.ns / _US_NS,
+        "nv_cache_miss_duration_per_model": misses.ns / _US_NS,
     }

@@ -22,7 +22,8 @@ from headrace.errors import (
     TooLargeError,
     UnavailableError,
 )
-from headrace.link.base import Catalog, Link
+from headrace.link.base import Catalog, Link, Served
+from headrace.rpc.cached import CachedForm, Submit
 from headrace.rpc.prepare import Limits, Preparer
 from headrace.rpc.reply import ReplyWriter
 from headrace.rpc.status import Status, status_of
@@ -80,7 +81,7 @@ class InferService:
     ) -> None:
         self._link = link
         self._clock = clock
-        self._preparer = Preparer(catalog, limits)
+        self._preparer = Preparer(catalog, limits, self._submit_of)
         self._max_request_bytes = max_request_bytes
         self._overload = overload
         self.on_replied: Callable[[Request, float], None] | None = None  # told of every reply
@@ -129,11 +130,17 @@ class InferService:
             if prepared.wishes is not None:
                 request.priority, request.timeout_s, source = prepared.wishes
                 request.source = source or source_of(call.metadata())
-            self._link.submit(request, now)
+            prepared.submit(request, now)
         except Exception as error:  # noqa: BLE001 -- every message gets an answer
             how = (received_at, deadline, stream, num_looks)
             return self._failed(error, message, call, how)
         return request
+
+    def _submit_of(self, served: Served, form: object) -> Submit:
+        """Return where requests to a model go, of one form; see `Preparer`."""
+        if served.cache is None:
+            return self._link.submit
+        return CachedForm(self._link, served.cache, form, clock=self._clock).submit
 
     def _too_large(self, message: bytes) -> TooLargeError:
         return TooLargeError(

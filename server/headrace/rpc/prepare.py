@@ -7,12 +7,13 @@ request to request (id, tensors, BYTES sizes) is never part of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.engines.base import Layout, Shape
 from headrace.errors import RequestError
 from headrace.link.base import Catalog, Served
+from headrace.rpc.cached import Submit, nowhere
 from headrace.rpc.classification import UNORDERED
 from headrace.rpc.parameters import check_output_parameters, check_request_parameters
 from headrace.rpc.parse import parse
@@ -57,6 +58,7 @@ class Prepared:
     rows: int
     writer: ReplyWriter
     wishes: Wishes | None  # None where the model's queue knows arrival only
+    submit: Submit  # the link's, or what looks for a kept reply first
 
     def arrange(self, tensors: Sequence[Buffer]) -> Sequence[Buffer]:
         """Put the request's tensors into the model's order and check their sizes.
@@ -86,9 +88,23 @@ class Prepared:
 class Preparer:
     """Checks heads and keeps the answers."""
 
-    def __init__(self, catalog: Catalog, limits: Limits) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        limits: Limits,
+        submit_of: Callable[[Served, object], Submit] = nowhere,
+    ) -> None:
+        """Keep nothing yet.
+
+        Args:
+            catalog: Says who serves what.
+            limits: What one request may ask for.
+            submit_of: Says where requests go to a model, in one form: all that decides the answer
+                beside the tensors' bytes. By default they are checked and no more.
+        """
         self._catalog = catalog
         self._limits = limits
+        self._submit_of = submit_of
         self._kept: dict[bytes, Prepared] = {}
         self._generation = catalog.generation
 
@@ -122,6 +138,7 @@ class Preparer:
         order = match_inputs(request, served)
         shapes, rows = check_shapes(request, served, order, self._limits.max_elements)
         outputs = _wanted_outputs(request, served)
+        classes = _wanted_classes(request, served)
         tensors = raw_tensors(request, raw, served.spec.name)
         sizes = expected_sizes(served, shapes)
         prepared = Prepared(
@@ -132,13 +149,9 @@ class Preparer:
             sizes=sizes,
             layout=None,
             rows=rows,
-            writer=writer_of(
-                served,
-                outputs,
-                _wanted_classes(request, served),
-                self._limits.max_response_bytes,
-            ),
+            writer=writer_of(served, outputs, classes, self._limits.max_response_bytes),
             wishes=_wishes(request, served),
+            submit=self._submit_of(served, (shapes, outputs, sorted(classes.items()))),
         )
         arranged = prepared.arrange(tensors)
         if VARIABLE not in sizes and not any(spec.is_shape_tensor for spec in served.spec.inputs):

@@ -67,7 +67,33 @@ class ReplyWriter:
 
         The arguments and errors are those of `write`.
         """
-        parts = self._parts(request_id, outputs)
+        return self._streamed(self._parts(request_id, outputs))
+
+    @property
+    def body_bytes(self) -> int:
+        """Of the last reply: what stands at its end, behind the id."""
+        return self._without_id_bytes - len(self._head)
+
+    def rewrite(self, request_id: str, body: bytes | memoryview) -> bytes:
+        """Return the reply with the body of another, for one that asked the same.
+
+        Raises:
+            RequestError: The reply would be larger than a message may be.
+        """
+        parts = self._around(request_id, body)
+        self._check(sum(map(len, parts)))
+        return b"".join(parts)
+
+    def rewrite_in_stream(self, request_id: str, body: bytes | memoryview) -> bytes:
+        """Return the reply as a ModelStreamInferResponse; as `rewrite` otherwise."""
+        return self._streamed(self._around(request_id, body))
+
+    def _around(self, request_id: str, body: bytes | memoryview) -> list[bytes | memoryview]:
+        raw_id = request_id.encode()
+        prefix = delimited(ID_FIELD, len(raw_id)) if raw_id else b""
+        return [self._head, prefix, raw_id, body]
+
+    def _streamed(self, parts: list[bytes | memoryview]) -> bytes:
         size_bytes = len(FINAL) + sum(map(len, parts))
         before = delimited(INFER_RESPONSE_FIELD, size_bytes)
         self._check(len(before) + size_bytes)

@@ -136,7 +136,7 @@ class Admission:
     def _wait_or_displace(self, request: Request) -> bool:
         """There is no block: take another's, or wait for one; True when it is staged."""
         size_bytes = request.layout.size_bytes
-        _check_ready(request.line)  # its blocks do not come back
+        check_ready(request.line)  # its blocks do not come back
         if not self._blocks.fits(size_bytes):
             raise _too_large(size_bytes)
         if self._displace(request):
@@ -160,7 +160,7 @@ class Admission:
     def _refuse_or_displace(self, drop: Drop) -> None:
         """Raise why a request cannot be queued, unless the queue is full and another gives way."""
         request = drop.request
-        _check_ready(request.line)
+        check_ready(request.line)
         if drop.reason == "queue_full" and self._displace(request):
             return
         if drop.reason is not None:
@@ -215,7 +215,8 @@ def _too_large(size_bytes: int) -> TooLargeError:
     )
 
 
-def _check_ready(line: Line) -> None:
+def check_ready(line: Line) -> None:
+    """Raise why a line serves no request: it was unloaded, or none of its slots works."""
     if line.is_retired:
         raise RetiredError(f"this version of {line.model} has been unloaded")
     if not line.pool.is_ready:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.config import OPTIONS, Option, ServerConfig, load, unknown_variables
 from headrace.config.kinds import Boolean, Choice, File, Many, Number, Text
+from headrace.config.local_cache import LocalCache, LocalCacheKind
 from headrace.config.restriction import Restricted, Restriction
 from headrace.errors import ConfigError
 
@@ -64,6 +65,8 @@ def example(option: Option, folder: Path) -> Any:
             value = folder / "file"
             value.touch()
             value = folder if option.name == "model_repository" else value
+        case LocalCacheKind():
+            value = LocalCache(4096)
         case Restricted():
             value = Restriction(("trace", "logging"), "key", "a=b:c,d")
         case _:

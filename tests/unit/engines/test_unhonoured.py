@@ -52,7 +52,7 @@ from helpers.model_repository import config_of
                 "instance_group[1].host_policy",
             ],
         ),
-        ("response_cache { enable: true }", ["response_cache.enable"]),
+        ("response_cache { enable: true }", []),
         ("response_cache { enable: false }", []),
         ('model_warmup { name: "w" batch_size: 1 count: 2 } model_warmup { name: "v" }', []),
         (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
-from headrace.errors import DeviceError, UnavailableError
+from headrace.errors import DeviceError, RetiredError, UnavailableError
 from headrace.link.local import LocalLink
 from helpers.core_rig import Rig
 
@@ -53,4 +54,40 @@ def test_threads_take_turns_in_the_core() -> None:
         thread.join()
     rig.run()
     assert all(one.is_right for one in asked)
+    rig.close()
+
+
+def test_a_request_whose_reply_is_known_ends_at_once() -> None:
+    """It needs neither a block nor a slot, and finds the core to itself."""
+    rig = Rig(num_slots=1)
+    link = LocalLink(rig.scheduler)
+    asked = rig.request(b"x")
+    told: list[bool] = []
+    asked.request.on_end = lambda *_: told.append(link._lock.locked())
+    link.answer(asked.request)
+    assert (told, rig.scheduler.is_idle) == ([True], True)
+    rig.close()
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (LocalLink.refuse_new, UnavailableError),
+        (LocalLink.close, UnavailableError),
+        (lambda link: link.retire_line(link._scheduler._lines[0]), RetiredError),
+        (lambda link: link._scheduler.break_down(DeviceError("dead")), UnavailableError),
+    ],
+    ids=["leaving", "closed", "retired", "dead"],
+)
+def test_a_known_reply_is_no_way_around_what_serves_nothing(
+    end: Callable[[LocalLink], None], error: type[Exception]
+) -> None:
+    """As every request is refused then, and nobody is told twice."""
+    rig = Rig(num_slots=1)
+    link = LocalLink(rig.scheduler)
+    end(link)
+    asked = rig.request(b"x")
+    with pytest.raises(error):
+        link.answer(asked.request)
+    assert asked.num_ends == 0
     rig.close()

@@ -204,3 +204,29 @@ def test_last_inference_is_the_time_of_the_last_record() -> None:
     assert before_ms <= model.snapshot().last_inference_ms <= after_ms
     first = model.snapshot().last_inference_ms
     assert model.snapshot().last_inference_ms == first
+
+
+def test_answers_from_the_cache_are_successes_without_inference() -> None:
+    """They are in the latency of all, in no stage of the device, and torn by no fold."""
+    model = ModelMetrics("m", "1")
+    run = (1.0,) * len(STAGES)
+    num_runs, num_hits = FOLD_AT + 3, 2 * FOLD_AT + 1
+    for _ in range(num_runs):
+        model.record(run, 2, 1)
+        model.cache.miss(0.5)
+    for _ in range(num_hits):
+        model.answered_from_cache(0.25, 0.125, 0.5)
+    reading = model.read()
+    counted = reading.statistics
+    assert counted.success.count == num_runs + num_hits
+    assert counted.success.ns == (num_runs + num_hits // 2 + 0.5) * 1e9
+    assert (counted.inference_count, counted.execution_count) == (2 * num_runs, num_runs)
+    computed = (counted.compute_input, counted.compute_infer, counted.compute_output)
+    assert {tally.count for tally in computed} == {num_runs}
+    assert (counted.cache_hit.count, counted.cache_hit.ns) == (num_hits, num_hits * 125_000_000)
+    assert (counted.cache_miss.count, counted.cache_miss.ns) == (num_runs, num_runs * 500_000_000)
+    assert [batch.compute_infer.count for batch in counted.batch_stats] == [num_runs]
+    ends = {stage: counts[-1] for stage, (counts, _) in zip(STAGES, reading.stages, strict=True)}
+    all_of_them = num_runs + num_hits
+    assert (ends["receive"], ends["total"]) == (all_of_them, all_of_them)
+    assert {ends[stage] for stage in STAGES[1:-1]} == {num_runs}

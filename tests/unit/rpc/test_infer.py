@@ -70,6 +70,9 @@ class HandLink:
         request.staged_at = now
         self.requests.append(request)
 
+    def answer(self, request: Request) -> None:
+        request.end((), None)
+
     def cancel(self, request: Request) -> None:
         raise AssertionError("the transport's to call")
 

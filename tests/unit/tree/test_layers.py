@@ -16,6 +16,7 @@ GROUND = {
     "config": ("errors",),
     "metrics": ("errors",),
     "metrics_http": ("errors", "metrics"),
+    "response_cache": (),
 }
 # Who puts the parts together or shows them to the operator; may see all, and no layer may see it.
 COMPOSITION = (

@@ -1,0 +1,1 @@
+"""Replies that are kept for those who ask the same again. Pure: no I/O, no clock."""
