@@ -21,6 +21,7 @@ from headrace.engines.repository import find_models
 from headrace.link.local import LocalLink
 from headrace.loader import Loader, LoadOptions, load_all
 from headrace.metrics import Metrics
+from headrace.response_cache.store import ResponseCache
 from headrace.rpc.infer import InferService
 from headrace.rpc.prepare import Limits
 from headrace.rpc.status import Status
@@ -53,11 +54,13 @@ class Sink:
         raise AssertionError(status)
 
 
-def open_core(repository: Path) -> tuple[InferService, LocalLink]:
+def open_core(
+    repository: Path, cache: ResponseCache | None = None
+) -> tuple[InferService, LocalLink]:
     """Open everything but a transport."""
     device, metrics, catalog = HostDevice(), Metrics(), ModelCatalog()
     blocks = BlockPool(device, 256 << 20)
-    loader = Loader(device, blocks, metrics, LoadOptions(), clock=time.monotonic)
+    loader = Loader(device, blocks, metrics, LoadOptions(), clock=time.monotonic, cache=cache)
     load_all(find_models([repository]), loader, catalog)
     admission = Admission(blocks, max_waiting_bytes=1 << 30)
     scheduler = Scheduler(blocks, Poller(), admission, clock=time.monotonic)
