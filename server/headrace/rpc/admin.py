@@ -84,12 +84,13 @@ class AdminService:
         )
 
     def model_metadata(self, request: pb.ModelMetadataRequest) -> pb.ModelMetadataResponse:
-        """Describe a model's inputs and outputs."""
+        """Describe a model's inputs and outputs; its versions, or the one that is asked for."""
         served = self._catalog.find(request.name, request.version)
         spec = served.spec
+        up = [entry.version for entry in self._catalog.index() if _is_up(entry, spec.name)]
         return pb.ModelMetadataResponse(
             name=spec.name,
-            versions=[entry.version for entry in self._catalog.index() if _is_up(entry, spec.name)],
+            versions=[str(spec.version)] if request.version else up,
             platform=spec.platform,
             inputs=[tensor_metadata(tensor) for tensor in spec.inputs],
             outputs=[tensor_metadata(tensor) for tensor in spec.outputs],

@@ -92,8 +92,8 @@ class RepositoryService:
 
     async def load(self, request: pb.RepositoryModelLoadRequest) -> pb.RepositoryModelLoadResponse:
         """Load a model, or load it anew where it has changed."""
-        control = self._allowed()
         _check_repository(request.repository_name)
+        control = self._allowed()
         config: str | None = None
         files: dict[str, bytes] = {}
         for name, value in request.parameters.items():
@@ -118,8 +118,8 @@ class RepositoryService:
         self, request: pb.RepositoryModelUnloadRequest
     ) -> pb.RepositoryModelUnloadResponse:
         """Unload a model; nothing depends on it, so that `unload_dependents` changes nothing."""
-        control = self._allowed()
         _check_repository(request.repository_name)
+        control = self._allowed()
         for name, value in request.parameters.items():
             if name != "unload_dependents" or value.WhichOneof("parameter_choice") != "bool_param":
                 raise RequestError(

@@ -29,3 +29,12 @@ def test_readiness_is_the_catalog_s() -> None:
     catalog.watch(lambda: False)
     assert not admin.server_ready(pb.ServerReadyRequest()).ready
     assert admin.server_live(pb.ServerLiveRequest()).live
+
+
+def test_metadata_name_the_versions_or_the_one_that_is_asked_for() -> None:
+    """As Triton does."""
+    one, two = (served("x FP32[?,1]", "y FP32[?,1]", version=number) for number in (1, 2))
+    admin = AdminService(catalog_of(one, two), server_id="s", is_stopping=lambda: False)
+    assert admin.model_metadata(pb.ModelMetadataRequest(name="m")).versions == ["1", "2"]
+    asked = pb.ModelMetadataRequest(name="m", version="1")
+    assert admin.model_metadata(asked).versions == ["1"]

@@ -113,8 +113,10 @@ def test_an_unload_with_other_parameters(service: RepositoryService, control: Co
     assert control.asked == []
 
 
-def test_a_repository_cannot_be_named(service: RepositoryService, control: Control) -> None:
-    """As in Triton."""
+@pytest.mark.parametrize("mode", ["explicit", "none"])
+def test_a_repository_cannot_be_named(mode: str, control: Control) -> None:
+    """As in Triton, whose answer is this one also where clients may load nothing."""
+    service = RepositoryService(catalog_of(), control if mode == "explicit" else None, mode=mode)
     for work in (
         service.load(pb.RepositoryModelLoadRequest(repository_name="r", model_name="m")),
         service.unload(pb.RepositoryModelUnloadRequest(repository_name="r", model_name="m")),
