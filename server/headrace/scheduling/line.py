@@ -53,6 +53,9 @@ class Line:
         """Requests that run alone, in order of arrival, pay for nothing else."""
         self.burst_size = self.burst_size or self.max_queue_size
         self.has_policy = not isinstance(self.batcher, SingleBatcher)
+        if self.has_policy:
+            for slot in self.pool.slots:
+                slot.forecast.usual_s = self.capacity.mean_s
         self.sequences = self.batcher if isinstance(self.batcher, SequenceBatcher) else None
 
     @property

@@ -6,6 +6,7 @@ shares the device with this slot counts in them: under load the forecast grows, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isnan
 
 from headrace.engines.base import Layout
@@ -16,12 +17,18 @@ MAX_LAYOUTS = 256  # as many as a lane keeps bindings for
 
 
 class Forecast:
-    """Durations on one slot, by layout."""
+    """Durations on one slot, by layout.
 
-    __slots__ = ("_estimates",)
+    Attributes:
+        usual_s: What batches of so many rows take on any slot of the model, for layouts that have
+            not run here; 0.0 when unknown.
+    """
+
+    __slots__ = ("_estimates", "usual_s")
 
     def __init__(self) -> None:
         self._estimates: dict[Layout, Estimate] = {}
+        self.usual_s: Callable[[int], float] = _unknown
 
     def least_s(self, layout: Layout) -> float:
         """Return what a run of this layout will hardly fall below, in seconds; 0 when unknown."""
@@ -31,7 +38,9 @@ class Forecast:
     def mean_s(self, layout: Layout) -> float:
         """Return what a run of this layout is likely to take, in seconds; 0 when unknown."""
         estimate = self._estimates.get(layout)
-        return 0.0 if estimate is None else estimate.mean_s
+        if estimate is not None:
+            return estimate.mean_s
+        return 0.0 if layout.kind is None else self.usual_s(layout.runs_as.input_shapes[0][0])
 
     def learn(self, layout: Layout, timing: Timing) -> None:
         """Take in how long a run took; one that was not measured on the device teaches nothing."""
@@ -45,3 +54,7 @@ class Forecast:
         if len(self._estimates) >= MAX_LAYOUTS:
             del self._estimates[next(iter(self._estimates))]
         self._estimates[layout] = Estimate(took_s)
+
+
+def _unknown(_rows: int) -> float:
+    return 0.0

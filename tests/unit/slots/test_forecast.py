@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, nan
 
 import pytest
@@ -14,6 +15,7 @@ from headrace.slots.batch import Timing
 from headrace.slots.estimate import Estimate
 from headrace.slots.forecast import MAX_LAYOUTS, Forecast
 from helpers.core_rig import Rig
+from helpers.queue_rig import new_kind
 
 
 def layout_of(size: int) -> Layout:
@@ -42,6 +44,19 @@ def test_nothing_is_known_of_new_or_unmeasured_work() -> None:
     assert forecast.least_s(layout) == 0.0
     forecast.learn(layout, timing(nan))
     assert forecast.least_s(layout) == 0.0
+
+
+def test_what_has_not_run_here_is_thought_to_take_what_it_takes_elsewhere() -> None:
+    """By the rows that run, padding included; nothing is thought of what shares no batches."""
+    forecast, kind = Forecast(), new_kind()
+    forecast.usual_s = {3: 0.003, 4: 0.004}.__getitem__
+    three, four = kind.layout(3), kind.layout(4)
+    padded = replace(three, padded_to=four)
+    assert forecast.mean_s(three) == 0.003
+    assert forecast.mean_s(padded) == 0.004
+    assert forecast.mean_s(layout_of(3)) == 0.0
+    forecast.learn(three, timing(0.005))
+    assert forecast.mean_s(three) == 0.005, "what ran here counts"
 
 
 def test_only_so_many_layouts_are_remembered() -> None:
