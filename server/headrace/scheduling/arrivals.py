@@ -1,16 +1,19 @@
-"""How many rows a second arrive, now: the larger of two moving averages.
+"""How many rows a second arrive: now, and usually after one that finds nothing before it.
 
-The slow one is steady, the fast one sees that a burst has begun. Both forget exponentially.
+Now is the larger of two moving averages. The slow one is steady, the fast one sees that a burst has
+begun. Both forget exponentially. What follows the first of a burst cannot be seen by then: it is
+known from those before.
 """
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, inf
 
 TARGETS_AVERAGED = 2.0  # the slow one looks back over about so many latency targets
 QUICKER = 8.0  # how many times faster the fast one forgets
 GRAIN = 1 / 16  # of what the fast one looks back over: what comes within counts as one
 CALMED = 0.9  # its noise makes the larger of the two too large by about as much
+ONSET_GAIN = 1 / 8  # of what followed one such request, in what is thought to follow the next
 
 
 class ArrivalRate:
@@ -43,3 +46,31 @@ class ArrivalRate:
         slow = self._slow + self._fresh * self._slow_per_s
         fast = self._fast + self._fresh * self._fast_per_s
         return slow * exp(-passed_s * self._slow_per_s), fast * exp(-passed_s * self._fast_per_s)
+
+
+class Onset:
+    """Rows a second that follow a request which found nothing waiting and nothing at work.
+
+    Attributes:
+        rows_per_s: What is thought to follow the next one.
+        end: Until when those count that follow the last one.
+        rows: How many have come since.
+    """
+
+    __slots__ = ("_begin", "_has_seen", "end", "rows", "rows_per_s")
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.rows_per_s = 0.0
+        self._has_seen = False
+        self._begin = self.end = -inf
+        self.rows = 0
+
+    def begin(self, now: float, during_s: float) -> None:
+        """Take in what followed the last one; another comes now, who keeps the model so long."""
+        if self.end > self._begin:
+            seen_per_s = self.rows / (self.end - self._begin)
+            gain = ONSET_GAIN if self._has_seen else 1.0
+            self.rows_per_s += gain * (seen_per_s - self.rows_per_s)
+            self._has_seen = True
+        self._begin, self.end, self.rows = now, now + during_s, 0

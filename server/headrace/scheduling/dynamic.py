@@ -78,7 +78,7 @@ class DynamicBatcher:
             ends_at=ends_at,
             target_s=spec.target_p99_s,
         )
-        self._has_target = spec.target_p99_s > 0.0
+        self._has_target = self._waits_by_target = spec.target_p99_s > 0.0
         self._target = Target(capacity, self._places, LEAD_S)
 
     def __len__(self) -> int:
@@ -106,7 +106,8 @@ class DynamicBatcher:
         """Queue a request whose inputs lie in its block; what it supersedes is dropped."""
         if self._has_target or request.deadline is not None:
             slack_s = 0.0 if request.deadline is None else request.deadline - request.received_at
-            self._places.come(request.rows, slack_s, now)
+            is_first = not self._kinds.num_requests
+            self._places.come(request.rows, slack_s, now, is_first=is_first)
         self._intake.add(request, now)
 
     def remove(self, request: Request) -> bool:
@@ -143,7 +144,7 @@ class DynamicBatcher:
 
     def hurry(self) -> None:
         """Wait for no company from now on: nothing more will come."""
-        self._spec = replace(self._spec, max_delay_s=0.0)
+        self._spec, self._waits_by_target = replace(self._spec, max_delay_s=0.0), False
 
     def clear(self) -> list[Request]:
         """Take every queued request out."""
@@ -183,10 +184,10 @@ class DynamicBatcher:
     def _ready_at(self, kind: Kind | None, waiting: Waiting, place: Place, now: float) -> float:
         spec, begin, is_pressed = self._spec, place.begin, self._intake.is_pressed
         has_delay = spec.max_delay_s > 0.0
-        if kind is None or (begin <= now and not (has_delay or self._has_target)):
+        if kind is None or (begin <= now and not (has_delay or self._waits_by_target)):
             return max(begin - LEAD_S, now) if is_pressed or self._intake.is_ranked else now
         most_rows = self._most_rows(kind)
-        if self._has_target:
+        if self._waits_by_target:
             return self._target.ready_at(waiting, most_rows, place, now)
         rows, at = waiting.rows, now
         if rows >= most_rows:
@@ -244,8 +245,10 @@ class DynamicBatcher:
     def _in_time(self, kind: Kind | None, rows: int, place: Place, now: float) -> Choice | None:
         """Return what can be done in time, at most `rows`; None when some had to be dropped."""
         waiting = self._kinds.by_kind[kind]
-        if self._is_in_time(waiting, min(rows, waiting.rows) or 1, place):
-            return Choice(rows)
+        there_are = min(rows, waiting.rows) or 1
+        if self._is_in_time(waiting, there_are, place):
+            is_choosy = self._has_target and there_are > 1
+            return Choice(self._sizing.enough(there_are, place.together) if is_choosy else rows)
         if self._give_up(kind, place.begin, now):
             return None
         if kind is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from headrace.scheduling.arrivals import ArrivalRate
+from headrace.scheduling.arrivals import ArrivalRate, Onset
 from headrace.slots.capacity import Capacity
 
 PAYS = 1.02  # one batch more at work must raise the rate so much: less is noise
@@ -59,13 +59,20 @@ class Places:
         self._is_fixed = self._has_slack = target_s > 0.0
         self._slack_s = target_s or USUAL_SLACK_S
         self.arrivals = ArrivalRate(self._slack_s)
+        self.onset = Onset()
         self._has_waited = False  # since the last batch no place was free when it was asked for
         self._rates: dict[int, float] = {}  # by how many are at work together
+        self._patience_s: dict[tuple[int, int], float] = {}  # by the rows that wait, and the most
         self._renew_at = -inf
 
-    def come(self, rows: int, slack_s: float, now: float) -> None:
-        """Count an arrival that has so long until it is due."""
+    def come(self, rows: int, slack_s: float, now: float, *, is_first: bool) -> None:
+        """Count an arrival that has so long until it is due; `is_first` when nobody else waits."""
         self.arrivals.come(rows, now)
+        onset = self.onset
+        if now < onset.end:
+            onset.rows += rows
+        elif is_first and not self._num_busy():
+            onset.begin(now, self._capacity.mean_s(rows))
         if not self._has_slack:
             self._has_slack, self._slack_s = True, slack_s
         elif not self._is_fixed:
@@ -105,11 +112,44 @@ class Places:
         self._has_waited = self._has_waited or place.begin > now
         return place
 
-    def _most(self, limit: int, now: float) -> int:
-        """Return how many at work do most in time, at most `limit`."""
+    def patience_s(self, rows: int, most_rows: int, lead_s: float, now: float) -> float:
+        """Return how long a batch that is alone at work may grow, from when its oldest came.
+
+        Args:
+            rows: That wait.
+            most_rows: That may run together.
+            lead_s: How long before its begin a batch is bound.
+            now: Clock seconds.
+
+        Returns:
+            Seconds; infinity for as long as nobody is made late, minus infinity for not at all.
+        """
+        self._renew(now)
+        key = rows, most_rows
+        patience_s = self._patience_s.get(key)
+        if patience_s is None:
+            patience_s = self._patience_s[key] = self._worth_s(rows, most_rows, lead_s)
+        return patience_s
+
+    def _worth_s(self, rows: int, most_rows: int, lead_s: float) -> float:
+        most_s, coming = self._capacity.most_s, self.onset.rows_per_s
+        if most_s(rows) + lead_s + most_s(min(2 * rows, most_rows)) > self._slack_s:
+            return inf  # who comes while it runs would be late
+        best_rate = self._rate(1)
+        if not 0.0 < best_rate < coming:
+            return -inf  # the device has time to waste
+        wasted_s = self._capacity.mean_s(rows) - rows / best_rate
+        return most_rows / coming if (most_rows - rows) / coming < wasted_s else -inf
+
+    def _renew(self, now: float) -> None:
         if now >= self._renew_at:
             self._renew_at = now + self._slack_s
             self._rates.clear()
+            self._patience_s.clear()
+
+    def _most(self, limit: int, now: float) -> int:
+        """Return how many at work do most in time, at most `limit`."""
+        self._renew(now)
         together = 1
         while together < limit and self._pays(together + 1, now):
             together += 1

@@ -15,6 +15,8 @@ from typing import NamedTuple
 from headrace.scheduling.waiting import Waiting
 from headrace.slots.capacity import Capacity
 
+NEARLY = 0.98  # rates that differ by less are alike: such a difference is noise
+
 
 class Choice(NamedTuple):
     """What runs: at most so many rows, of those that are due at `limit` or later."""
@@ -40,6 +42,23 @@ class Sizing:
         """Weigh sizes up to `max_rows` by what `capacity` says that they take."""
         self.sizes = sizes_up_to(max_rows, preferred)
         self._capacity = capacity
+
+    def enough(self, rows: int, together: int) -> int:
+        """Return how many of so many rows run where all of them are in time.
+
+        The smallest size that does nearly as many rows a second as the best one: what is left ends
+        no later than it would with the others, and the first end earlier. A larger one than half
+        would leave fewer than it takes, for which that does not hold.
+        """
+        mean_s, enough = self._capacity.mean_s, rows
+        best_rate = rows / (mean_s(rows, together) or 1.0)
+        for size in reversed(self.sizes):
+            if 2 * size <= rows:
+                rate = size / (mean_s(size, together) or 1.0)
+                if rate < NEARLY * best_rate:
+                    break
+                best_rate, enough = max(rate, best_rate), size
+        return enough
 
     def choose(self, waiting: Waiting, most_rows: int, start: float, together: int) -> Choice:
         """Return what should run of who waits.

@@ -1,12 +1,18 @@
 """When a batch should run under a latency target: as soon as its place is free, or later.
 
-- With nothing else at work then: as soon as the place is free. A device is never idle while
-  requests wait.
+- With nothing else at work then: as soon as the place is free, but for two cases in which an idle
+  device waits, for as long as who is due first would still be in time (`Places.patience_s`).
+  - Two batches do not fit into the target: who comes just after one has begun would be late, so
+    rather all of them share one.
+  - Those who usually follow the first are more than one batch after the other keeps up with, and
+    will have filled a batch sooner than the time that a small one would waste.
 - Beside others: as soon as batches of this size keep up with what arrives; until then it grows, as
   long as who is due first would still be in time.
 """
 
 from __future__ import annotations
+
+from math import inf
 
 from headrace.scheduling.places import Place, Places
 from headrace.scheduling.waiting import Waiting
@@ -45,9 +51,13 @@ class Target:
             return now
         opens = max(begin - self._lead_s, now)
         if together == 1:
-            return opens
-        arriving = self._places.arrivals.rows_per_s(now)
-        if rows * together >= KEEPS_UP * arriving * capacity.mean_s(rows, together):
-            return opens
-        grown = min(2 * rows, most_rows)
-        return max(opens, waiting.first_due - capacity.most_s(grown, together) - self._lead_s)
+            until = waiting.since + self._places.patience_s(rows, most_rows, self._lead_s, now)
+            if until <= opens:
+                return opens
+        else:
+            until = inf
+            arriving = self._places.arrivals.rows_per_s(now)
+            if rows * together >= KEEPS_UP * arriving * capacity.mean_s(rows, together):
+                return opens
+        takes_s = capacity.most_s(min(2 * rows, most_rows), together)
+        return max(opens, min(until, waiting.first_due - takes_s - self._lead_s))

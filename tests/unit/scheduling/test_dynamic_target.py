@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engines.batching_spec import BatchingSpec
-from headrace.scheduling.arrivals import ArrivalRate
+from headrace.scheduling.arrivals import ArrivalRate, Onset
 from headrace.scheduling.dynamic import LEAD_S
+from headrace.scheduling.sizing import NEARLY, Sizing
 from headrace.slots.capacity import Capacity
 from helpers.queue_rig import Queue, known
 
@@ -39,10 +40,91 @@ def crowded(slowdown: float) -> Capacity:
 
 
 def test_an_idle_device_waits_for_nobody() -> None:
-    """However well a larger batch would do."""
+    """However well a larger batch would do, where two of them fit into the target."""
     waits = aimed()
     asked = waits.add()
     assert waits.next() == [asked]
+
+
+def test_a_device_waits_where_nobody_would_be_in_time_behind_the_batch() -> None:
+    """Who came just after it began would wait for two: rather all of them share one."""
+    took_s = 0.6 * TARGET_S
+    waits = aimed(known([(rows, took_s) for rows in SIZES]))
+    asked = [waits.add()]
+    assert waits.next() == []
+    look = waits.batcher.next_look(0.0) or 0.0
+    assert look == pytest.approx(TARGET_S - took_s - LEAD_S, rel=0.01)
+    waits.now = 0.005
+    asked.append(waits.add())
+    assert waits.next() == []
+    assert waits.batcher.next_look(waits.now) == look, "nobody is made late"
+    waits.now = look
+    assert waits.next() == asked
+    full = [waits.add() for _ in range(8)]
+    assert waits.next() == full, "nobody else would fit"
+
+
+def test_where_nothing_more_comes_a_device_waits_for_nobody() -> None:
+    """As with a delay: what drains is not held up."""
+    waits = aimed(known([(rows, 0.6 * TARGET_S) for rows in SIZES]))
+    asked = [waits.add()]
+    assert waits.next() == []
+    waits.batcher.hurry()
+    assert waits.next() == asked
+
+
+def bursts(waits: Queue, num_rows: int) -> None:
+    """Let bursts of so many come at an idle device, a millisecond long, and silence after each."""
+    for _ in range(40):
+        waits.now += 1.0
+        for _ in range(num_rows):
+            waits.add()
+            waits.drain()
+            waits.num_busy, waits.start = 1, waits.now + 1.0
+            waits.now += 0.001 / num_rows
+        waits.now += 1.0
+        waits.num_busy = 0
+        waits.drain()
+    waits.now += 1.0
+
+
+def test_the_first_of_a_burst_waits_for_a_full_batch() -> None:
+    """Where that takes less time than a small batch would waste; no longer than it takes."""
+    waits = aimed(known([(rows, 0.004) for rows in SIZES]))  # one row costs as much as eight
+    bursts(waits, 16)
+    came_at = waits.now
+    first = waits.add()
+    assert waits.next() == []
+    look = waits.batcher.next_look(waits.now)
+    assert look is not None
+    assert look - came_at == pytest.approx(8 / (15 / 0.004), rel=0.05)
+    waits.now = look
+    assert waits.next() == [first], "this time nobody followed"
+
+
+def test_what_comes_one_by_one_waits_for_nobody() -> None:
+    """Nor does the first of a burst that one batch after the other keeps up with."""
+    waits = aimed(known([(rows, 0.004) for rows in SIZES]))
+    bursts(waits, 4)
+    first = waits.add()
+    assert waits.next() == [first]
+
+
+def test_where_batches_bring_nothing_the_first_is_not_held_up_by_the_second() -> None:
+    """Each ends no later alone, and the first of them earlier."""
+    waits = aimed(known([(rows, 0.001 * rows) for rows in SIZES]))
+    asked = [waits.add() for _ in range(5)]
+    assert waits.drain() == [[one] for one in asked]
+
+
+@given(st.floats(0.0, 0.01), st.floats(1e-4, 0.01), st.integers(1, 32))
+def test_what_runs_apart_takes_hardly_longer(fixed_s: float, row_s: float, rows: int) -> None:
+    """A batch and what it leaves, against all at once, for any fixed cost."""
+    capacity = known([(size, fixed_s + row_s * size) for size in (1, 32)], times=1)
+    enough = Sizing(32, (), capacity).enough(rows, 1)
+    assert enough == rows or 2 * enough <= rows
+    apart_s = capacity.mean_s(enough) + (capacity.mean_s(rows - enough) if enough < rows else 0.0)
+    assert apart_s <= capacity.mean_s(rows) / NEARLY * (1 + 1e-9)
 
 
 def test_a_batch_that_is_not_full_is_bound_when_its_slot_comes_free() -> None:
@@ -178,7 +260,7 @@ def test_nobody_waits_beside_an_idle_device_or_for_ever(
         look = waits.batcher.next_look(waits.now)
         if not len(waits.batcher):
             continue
-        assert num_busy, "an idle device and somebody waits"
+        assert num_busy or len(waits.batcher) >= 4, "an idle device and two batches would fit"
         if look is None:
             continue  # for the end of what is at work
         assert waits.now < look <= max(waits.now, waits.start, waits.end) + TARGET_S
@@ -187,6 +269,17 @@ def test_nobody_waits_beside_an_idle_device_or_for_ever(
         waits.drain()
         again = waits.batcher.next_look(waits.now)
         assert len(waits.batcher) < had or again is None or again > look
+
+
+def test_what_follows_the_first_is_known_from_those_before() -> None:
+    """At once from one, then as a moving mean; what comes later does not count."""
+    onset = Onset()
+    for begin_s, rows, expected in ((0.0, 10, 1000.0), (1.0, 2, 900.0), (2.0, 0, 787.5)):
+        onset.begin(begin_s, 0.010)
+        onset.rows += rows
+        assert onset.end == pytest.approx(begin_s + 0.010)
+        onset.begin(begin_s + 0.5, 0.0)  # of a model of which nothing is known: it teaches nothing
+        assert onset.rows_per_s == pytest.approx(expected)
 
 
 def test_rates_are_those_of_now() -> None:
