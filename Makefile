@@ -40,8 +40,8 @@ serve: setup  ## serve MODELS (deploy/models) in the foreground until Ctrl-C
 	PYTHONASYNCIODEBUG= .venv/bin/headrace serve --model-repository $(MODELS)
 
 test: lint types proto-check demo  ## format, lint, types, generated code, the demo, and every test but the GPU's
-	$(PY) -m pytest tests/unit tests/contract
-	$(PY) -m pytest tests/service tests/load tests/peers tests/packaging
+	$(PY) -m pytest --numprocesses=auto tests/unit
+	$(PY) -m pytest tests/contract tests/service tests/load tests/peers tests/packaging
 
 test-peers: setup  ## unmodified clients of others, each in an environment of its own
 	$(PY) -m pytest tests/peers
