@@ -14,6 +14,7 @@ from headrace.scheduling.dynamic import DynamicBatcher
 from headrace.scheduling.line import Line
 from headrace.scheduling.ordering import Ordering
 from headrace.sequence_seats import MAX_STATE_BYTES, open_seats
+from headrace.slots.capacity import Capacity
 from headrace.slots.pool import SlotPool
 
 log = logging.getLogger(__name__)
@@ -51,16 +52,12 @@ def open_line(
     seats = None
     if spec.sequence is not None:
         seats = open_seats(spec.name, spec.sequence, len(pool.slots), max_state_bytes)
+        batching = seats.policy(batching)
 
     def batcher_of(pool: SlotPool, *, is_pinned: bool = True) -> Batcher:
         # One stream alone has no company to wait for.
         policy = replace(batching, max_delay_s=0.0, target_p99_s=0.0) if is_pinned else batching
-        batcher = DynamicBatcher(
-            *(policy, opened.capacity, pool.starts_at, default_max_queue_size),
-            num_busy=pool.num_busy,
-            num_idle=pool.num_idle,
-            ends_at=pool.ends_at,
-        )
+        batcher = _dynamic(policy, opened.capacity, pool, default_max_queue_size)
         return batcher if seats is None else seats.over(batcher, is_pinned=is_pinned)
 
     return Line(
@@ -73,6 +70,18 @@ def open_line(
         ordering=Ordering() if batching.preserve_ordering else None,
         burst_size=min(batching.max_rows, batching.least_queue_size(default_max_queue_size)),
         batcher_of=batcher_of,
+    )
+
+
+def _dynamic(
+    policy: BatchingSpec, capacity: Capacity, pool: SlotPool, default_max_queue_size: int
+) -> DynamicBatcher:
+    """Return what batches for these slots."""
+    return DynamicBatcher(
+        *(policy, capacity, pool.starts_at, default_max_queue_size),
+        num_busy=pool.num_busy,
+        num_idle=pool.num_idle,
+        ends_at=pool.ends_at,
     )
 
 

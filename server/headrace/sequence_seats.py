@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from headrace.engines.batching_spec import BatchingSpec
 from headrace.engines.sequence_spec import SequenceSpec
 from headrace.errors import ConfigError
 from headrace.scheduling.batcher import Batcher
@@ -34,6 +35,13 @@ class Seats:
     spec: SequenceSpec
     num_seats: int
     num_slots: int
+
+    def policy(self, batching: BatchingSpec) -> BatchingSpec:
+        """Let any number of rows run that is worth waiting for, not the least alone."""
+        if not self.spec.least_rows:
+            return batching
+        sizes = range(self.spec.least_rows, batching.max_rows + 1)
+        return replace(batching, preferred_rows=tuple(sizes))
 
     def over(self, inner: Batcher, *, is_pinned: bool = False) -> SequenceBatcher:
         """Let `inner` batch requests whose turn it is, of all slots or of one that is pinned."""

@@ -62,8 +62,6 @@ def _strategy(config: config_pb.ModelConfig) -> Iterator[Fault]:
     if batching.iterative_sequence:
         reason = "requests that run again by themselves are not served; send one for each step"
         yield f"{AT}.iterative_sequence", reason
-    if config.response_cache.enable:
-        yield "response_cache.enable", "replies of a model that keeps state cannot be kept"
     for key in sorted(QUEUE_PARAMETERS & set(config.parameters)):
         yield f'parameters["{key}"]', f"cannot be had together with {AT}"
     if any(tensor.is_shape_tensor for tensor in config.input):
@@ -139,15 +137,14 @@ def _state(state: Batching.State, at: str) -> Iterator[Fault]:
 def _state_against(
     config: config_pb.ModelConfig, state: Batching.State, signature: Signature, at: str
 ) -> Iterator[Fault]:
-    tensor = config_pb.ModelInput(name=state.input_name, data_type=state.data_type, dims=state.dims)
-    faults = list(_hidden(config, tensor, signature.inputs, f"{at}.input_name"))
-    yield from faults
-    output = config_pb.ModelOutput(
-        name=state.output_name, data_type=state.data_type, dims=state.dims
-    )
-    if not faults:
-        (spec,) = (each for each in signature.inputs if each.name == state.input_name)
-        output.dims[:] = state_shape(config, state, spec)  # it keeps its shape
+    """Hold a state against the engine: it comes out in the shape in which it goes in."""
+    spec = next((each for each in signature.inputs if each.name == state.input_name), None)
+    dims: Sequence[int] = state.dims
+    if spec is not None and len(dims) + (config.max_batch_size > 0) == len(spec.shape):
+        dims = state_shape(config, state, spec)
+    tensor = config_pb.ModelInput(name=state.input_name, data_type=state.data_type, dims=dims)
+    yield from _hidden(config, tensor, signature.inputs, f"{at}.input_name")
+    output = config_pb.ModelOutput(name=state.output_name, data_type=state.data_type, dims=dims)
     yield from _hidden(config, output, signature.outputs, f"{at}.output_name")
 
 

@@ -77,6 +77,7 @@ def sequence_spec(
         idle_s=(batching.max_sequence_idle_microseconds or DEFAULT_IDLE_US) / 1e6,
         max_candidates=max(batching.oldest.max_candidate_sequences, 0),
         has_rows=config.max_batch_size > 0,
+        least_rows=_least_rows(config),
         controls=tuple(_control(each, inputs[each.name]) for each in batching.control_input),
         states=tuple(states),
     )
@@ -85,8 +86,7 @@ def sequence_spec(
 def sequence_policy(config: config_pb.ModelConfig) -> BatchingSpec:
     """Return how requests of different sequences run together.
 
-    `direct` waits for `minimum_slot_utilization` of `max_batch_size`, up to its delay; without one
-    it waits for nobody. `oldest` has the fields of `dynamic_batching`.
+    `oldest` has the fields of `dynamic_batching`; `direct` waits only where `_least_rows` says so.
 
     Args:
         config: Completed, without a fault, with `sequence_batching`.
@@ -100,15 +100,14 @@ def sequence_policy(config: config_pb.ModelConfig) -> BatchingSpec:
             max_delay_s=oldest.max_queue_delay_microseconds / 1e6,
             preserve_ordering=oldest.preserve_ordering,
         )
-    direct = batching.direct
-    least = ceil(direct.minimum_slot_utilization * most)
-    if not least or not direct.max_queue_delay_microseconds:
-        return BatchingSpec(max_rows=most)
-    return BatchingSpec(
-        max_rows=most,
-        preferred_rows=(least,),
-        max_delay_s=direct.max_queue_delay_microseconds / 1e6,
-    )
+    delay_us = batching.direct.max_queue_delay_microseconds if _least_rows(config) else 0
+    return BatchingSpec(max_rows=most, max_delay_s=delay_us / 1e6)
+
+
+def _least_rows(config: config_pb.ModelConfig) -> int:
+    """Return how many rows are worth waiting for; 0 for any number, as Triton's `direct` has it."""
+    share = config.sequence_batching.direct.minimum_slot_utilization
+    return ceil(share * config.max_batch_size)
 
 
 def state_shape(config: config_pb.ModelConfig, state: Batching.State, spec: TensorSpec) -> Shape:

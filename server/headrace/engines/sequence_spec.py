@@ -94,6 +94,7 @@ class SequenceSpec:
         idle_s: A sequence that nothing is asked of for so long ends.
         max_candidates: Sequences at a time for each slot; 0 where the configuration does not say.
         has_rows: The first dimension of every tensor is the batch.
+        least_rows: When so many wait, all of them run; fewer wait for more. 0 for any number.
         controls: In any order.
         states: In the configuration's order.
     """
@@ -101,6 +102,7 @@ class SequenceSpec:
     idle_s: float
     max_candidates: int
     has_rows: bool
+    least_rows: int
     controls: tuple[Control, ...]
     states: tuple[State, ...]
 

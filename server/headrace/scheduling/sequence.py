@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence as Several
+from typing import NamedTuple, Protocol
 
 from headrace.engines.sequence_spec import SequenceId
+from headrace.errors import RequestError
+from headrace.escape import printable
+from headrace.scheduling.request import Request
+from headrace.slots.batch import Output
 
-if TYPE_CHECKING:
-    from headrace.scheduling.request import Request
+SHOWN_CHARS = 64  # of an id in a message
 
 Carried = tuple[bytes, ...]  # one for each state of the model, C order
 
@@ -64,3 +68,41 @@ class Sequence:
         for later in (place + 1, place):
             if 0 < later < len(waiting) and waiting[later - 1] is None and waiting[later] is None:
                 del waiting[later]
+
+
+class StateMover(Protocol):
+    """Moves states between blocks and sequences; see `States`."""
+
+    def put(self, request: Request, carried: Carried | None) -> None:
+        """Write what a request runs on; None for what a sequence starts with."""
+
+    def take(self, outputs: Several[Output]) -> Carried:
+        """Return what a request left.
+
+        Raises:
+            EngineError: It is no state.
+        """
+
+
+def part_of(request: Request) -> Part:
+    """Return the part of a request that is known to have one."""
+    assert request.part is not None, "no other was queued"
+    return request.part
+
+
+def unnamed(model: str) -> RequestError:
+    """Return what to tell who names no sequence."""
+    return RequestError(
+        f"inference request to model '{model}' must specify a non-zero or non-empty correlation ID "
+        "(parameter sequence_id): it keeps state from one request to the next"
+    )
+
+
+def unstarted(request: Request) -> RequestError:
+    """Return what to tell who names a sequence that there is not."""
+    shown = printable(str(part_of(request).id)[:SHOWN_CHARS])
+    return RequestError(
+        f"inference request for sequence {shown} to model '{request.line.model}' must specify the "
+        "START flag on the first request of the sequence; one ends with its END flag, when it is "
+        "idle for too long, and when its model is loaded anew"
+    )

@@ -17,26 +17,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence as Several
-from typing import Protocol
 
-from headrace.errors import HeadraceError, RequestError
-from headrace.escape import printable
+from headrace.errors import HeadraceError
 from headrace.scheduling.batcher import EXPIRED, Batcher, Drop
 from headrace.scheduling.request import Request
-from headrace.scheduling.sequence import Carried, Part, Sequence
+from headrace.scheduling.sequence import Sequence, StateMover, part_of, unnamed, unstarted
 from headrace.slots.batch import Batch, Output
-
-SHOWN_CHARS = 64  # of an id in a message
-
-
-class StateMover(Protocol):
-    """Moves states between blocks and sequences; see `States`."""
-
-    def put(self, request: Request, carried: Carried | None) -> None:
-        """Write what a request runs on; None for what a sequence starts with."""
-
-    def take(self, outputs: Several[Output]) -> Carried:
-        """Return what a request left; raises EngineError where that is no state."""
 
 
 class SequenceBatcher:
@@ -99,12 +85,12 @@ class SequenceBatcher:
         self.reap(now)
         part = request.part
         if part is None:  # the front door asks for it, but an ensemble's step has none
-            self.dropped.append(Drop(request, RequestError(no_id(request.line.model)), None))
+            self.dropped.append(Drop(request, unnamed(request.line.model), None))
             return
         sequence = self._sequences.get(part.id)
         if sequence is None:
             if not part.is_start:
-                self.dropped.append(_unstarted(request))
+                self.dropped.append(Drop(request, unstarted(request), None))
                 return
             sequence = self._sequences[part.id] = Sequence(part.id)
             self._backlog[sequence] = None
@@ -115,7 +101,7 @@ class SequenceBatcher:
 
     def remove(self, request: Request) -> bool:
         """Take a request out again; False when it is not queued any more."""
-        sequence = self._sequences.get(_part(request).id)
+        sequence = self._sequences.get(part_of(request).id)
         if sequence is None:
             return False
         if sequence.turn is request:
@@ -188,7 +174,7 @@ class SequenceBatcher:
             error: How it ended otherwise.
             now: Clock seconds.
         """
-        part = _part(request)
+        part = part_of(request)
         sequence = self._sequences.get(part.id)
         if sequence is None or sequence.turn is not request:
             return error
@@ -247,13 +233,13 @@ class SequenceBatcher:
             return False
         while sequence.waiting:
             request = sequence.waiting.popleft()
-            if request is None or _part(request).is_start:
+            if request is None or part_of(request).is_start:
                 sequence.carried = None
             if request is None:
                 continue
             self._num_waiting -= 1
-            if sequence.carried is None and not _part(request).is_start:
-                self.dropped.append(_unstarted(request))
+            if sequence.carried is None and not part_of(request).is_start:
+                self.dropped.append(Drop(request, unstarted(request), None))
                 continue
             self._idle.pop(sequence, None)
             sequence.turn = request
@@ -297,25 +283,3 @@ class SequenceBatcher:
                 self._num_waiting -= 1
                 self.dropped.append(Drop(request, EXPIRED, "expired"))
                 self._moved.append(sequence)
-
-
-def no_id(model: str) -> str:
-    """Return what to tell who names no sequence."""
-    return (
-        f"inference request to model '{model}' must specify a non-zero or non-empty correlation ID"
-    )
-
-
-def _part(request: Request) -> Part:
-    assert request.part is not None, "no other was queued"
-    return request.part
-
-
-def _unstarted(request: Request) -> Drop:
-    shown = printable(str(_part(request).id)[:SHOWN_CHARS])
-    error = RequestError(
-        f"inference request for sequence {shown} to model '{request.line.model}' must specify the "
-        "START flag on the first request of the sequence; one ends with its END flag, when it is "
-        "idle for too long, and when its model is loaded anew"
-    )
-    return Drop(request, error, None)
