@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 
 from headrace.config import ServerConfig
 from headrace.fronts import FrontDoor
@@ -11,6 +13,7 @@ from headrace.model import ServedModel
 from headrace.response_cache.store import ResponseCache
 from headrace.scheduling.line import Line
 from headrace.scheduling.scheduler import Scheduler
+from headrace.scheduling.sequences import SequenceBatcher
 from headrace.slots.blocks import BlockPool
 
 
@@ -61,6 +64,8 @@ def observe_model(metrics: Metrics, model: ServedModel) -> None:
         metrics.add_source(name, partial(_length, line), **labels)
     metrics.add_source("headrace_slots_pinned", lambda: line.pool.num_reserved, **labels)
     metrics.add_table("headrace_service_seconds", "rows", partial(_takes_s, line), **labels)
+    if line.sequences is not None:
+        observe_sequences(metrics, line, labels)
     observe_resources(metrics, model, labels)
 
 
@@ -85,6 +90,19 @@ def observe_resources(metrics: Metrics, model: ServedModel, labels: dict[str, st
     for reason in tally.num_misses:
         read = partial(tally.num_misses.__getitem__, reason)
         metrics.add_source("headrace_graph_misses_total", read, **labels, reason=reason)
+
+
+def observe_sequences(metrics: Metrics, line: Line, labels: dict[str, str]) -> None:
+    """Show the sequences of a model that keeps state, those on pinned slots included."""
+    for state, name in (("active", "num_sequences"), ("waiting", "num_in_backlog")):
+        read = partial(_num_sequences, line, attrgetter(name))
+        metrics.add_source("headrace_sequences", read, **labels, state=state)
+    read = partial(attrgetter("sequences.num_expired"), line)
+    metrics.add_source("headrace_sequences_expired_total", read, **labels)
+
+
+def _num_sequences(line: Line, read: Callable[[SequenceBatcher | None], int]) -> float:
+    return sum(read(each.sequences) for each in (line, *line.pins))
 
 
 def _length(line: Line) -> float:

@@ -113,6 +113,42 @@ def picks() -> onnx.ModelProto:
     )
 
 
+def sums(*, has_rows: bool = True) -> onnx.ModelProto:
+    """`x` FP32 [batch, 4] and a state → `y`, their sum, which is the state again.
+
+    `told` INT64 [batch, 4] are the controls: START, READY, END and the id of the sequence.
+    """
+    head: list[int | str] = ["batch"] if has_rows else []
+    controls = (
+        ("START", TensorProto.INT32),
+        ("READY", TensorProto.BOOL),
+        ("END", FLOAT),
+        ("ID", TensorProto.UINT64),
+    )
+    nodes = [
+        helper.make_node("Add", ["x", "had"], ["y"]),
+        helper.make_node("Identity", ["y"], ["has"]),
+        *(helper.make_node("Cast", [name], [f"{name}_"], to=INT64) for name, _ in controls),
+        helper.make_node("Concat", [f"{name}_" for name, _ in controls], ["told"], axis=-1),
+    ]
+    wide, one = [*head, 4], [*head, 1]
+    hidden = [port("had", FLOAT, wide), *(port(name, kind, one) for name, kind in controls)]
+    # A control stands before what clients send, and a state behind it.
+    inputs = [hidden[1], port("x", FLOAT, wide), hidden[0], *hidden[2:]]
+    outputs = [port("has", FLOAT, wide), port("y", FLOAT, wide), port("told", INT64, wide)]
+    return model(nodes, inputs, outputs)
+
+
+def carries() -> onnx.ModelProto:
+    """`x` FP32 [batch, 4] and a state `had` → `y`, their sum, and `has`, the same."""
+    ports = {name: port(name, FLOAT, ["batch", 4]) for name in ("x", "had", "y", "has")}
+    nodes = [
+        helper.make_node("Add", ["x", "had"], ["y"]),
+        helper.make_node("Identity", ["y"], ["has"]),
+    ]
+    return model(nodes, [ports["x"], ports["had"]], [ports["y"], ports["has"]])
+
+
 def slow(square: int = SQUARE) -> onnx.ModelProto:
     """`x` FP32 [n], `rounds` INT64 [1] → `y` = x, after that many rounds of work for nothing."""
     nodes = [
@@ -219,6 +255,20 @@ backend: "onnxruntime"
 max_batch_size: 8
 input {name: "x" data_type: TYPE_FP32 dims: [1] reshape {shape: []}}
 output {name: "y" data_type: TYPE_FP32 dims: [1] reshape {shape: []}}
+"""
+SEQUENCE = """
+  control_input [
+    {name: "START" control {kind: CONTROL_SEQUENCE_START int32_false_true: [0, 1]}},
+    {name: "READY" control {kind: CONTROL_SEQUENCE_READY bool_false_true: [false, true]}},
+    {name: "END" control {kind: CONTROL_SEQUENCE_END fp32_false_true: [0, 1]}},
+    {name: "ID" control {kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64}}]
+"""
+STATE = 'state {input_name: "had" output_name: "has" data_type: TYPE_FP32 dims: [4]'
+CARRIES_CONFIG = f'backend: "onnxruntime" sequence_batching {{ direct {{}} {STATE}}} }}'
+SUMS_CONFIG = f"""
+backend: "onnxruntime"
+max_batch_size: 4
+sequence_batching {{ max_sequence_idle_microseconds: 30000000 direct {{}} {SEQUENCE} {STATE}}} }}
 """
 VERSIONS_CONFIG = 'backend: "onnxruntime"\nversion_policy {all {}}\n'
 

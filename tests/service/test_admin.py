@@ -137,6 +137,7 @@ def test_server_metadata(client: RpcClient) -> None:
         "model_repository",
         "model_repository(unload_dependents)",
         "parameters",
+        "sequence",
         "statistics",
         "trace",
     ]

@@ -11,6 +11,7 @@ from headrace.engines.instance_check import check_instances
 from headrace.engines.labels import check_labels
 from headrace.engines.load_facts import LoadFacts, max_rows
 from headrace.engines.platforms import PLATFORMS
+from headrace.engines.sequence_check import check_sequences
 from headrace.engines.tensor_check import check_tensors
 from headrace.engines.warmup_config import check_warmup
 from headrace.errors import ConfigError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 Fault = tuple[str, str]  # field, reason
 
 _NOT_SERVED = {
-    "sequence_batching": "sequence models are not served yet; remove it for a stateless model",
     "ensemble_scheduling": "ensembles are not served yet; serve their models one by one",
     "batch_input": "inputs made by the server from a batch are not served yet",
     "batch_output": "outputs scattered by the server over a batch are not served yet",
@@ -56,6 +56,7 @@ def check(
     faults += check_instances(config, facts)
     faults += check_batching(config)
     faults += check_caching(config)
+    faults += check_sequences(config, signature, folder)
     faults += check_warmup(config, folder)
     faults += check_labels(config, folder) if folder else ()
     return [ConfigError(reason, path=path, field=field) for field, reason in faults]

@@ -131,6 +131,16 @@ _FAMILIES: Final = (
     Family("headrace_cache_evictions_total", "counter", "Replies that had to make room in it"),
     Family("headrace_queue_length", "gauge", "Requests admitted and not yet enqueued"),
     Family(
+        "headrace_sequences",
+        "gauge",
+        "Sequences of a model that keeps state: active, idle ones included; waiting for a place",
+    ),
+    Family(
+        "headrace_sequences_expired_total",
+        "counter",
+        "Sequences that ended because nothing was asked of them for too long",
+    ),
+    Family(
         "headrace_dropped_total",
         "counter",
         "Requests ended before they cost device time, by reason",

@@ -20,6 +20,7 @@ EXTENSIONS = (
     "model_repository",
     "model_repository(unload_dependents)",
     "parameters",
+    "sequence",
     "statistics",
     "trace",
 )

@@ -18,6 +18,7 @@ from headrace.rpc.classification import UNORDERED
 from headrace.rpc.parameters import check_output_parameters, check_request_parameters
 from headrace.rpc.parse import parse
 from headrace.rpc.reply import ReplyWriter, writer_of
+from headrace.rpc.sequence import in_sequence
 from headrace.rpc.tensors import (
     VARIABLE,
     Buffer,
@@ -139,6 +140,7 @@ class Preparer:
         shapes, rows = check_shapes(request, served, order, self._limits.max_elements)
         outputs = _wanted_outputs(request, served)
         classes = _wanted_classes(request, served)
+        submit = self._submit_of(served, (shapes, outputs, sorted(classes.items())))
         tensors = raw_tensors(request, raw, served.spec.name)
         sizes = expected_sizes(served, shapes)
         prepared = Prepared(
@@ -151,7 +153,7 @@ class Preparer:
             rows=rows,
             writer=writer_of(served, outputs, classes, self._limits.max_response_bytes),
             wishes=_wishes(request, served),
-            submit=self._submit_of(served, (shapes, outputs, sorted(classes.items()))),
+            submit=in_sequence(request.parameters, served, rows, submit),
         )
         arranged = prepared.arrange(tensors)
         if VARIABLE not in sizes and not any(spec.is_shape_tensor for spec in served.spec.inputs):

@@ -84,7 +84,13 @@ from helpers.model_repository import config_of
             'model_operations { op_library_filename: "x.so" }',
             ["model_operations.op_library_filename"],
         ),
-        ("model_transaction_policy { decoupled: true } sequence_batching { }", []),
+        ("model_transaction_policy { decoupled: true }", []),
+        (
+            """sequence_batching { max_sequence_idle_microseconds: 1 direct { }
+            control_input { name: "a" }
+            state { input_name: "b" use_same_buffer_for_input_output: true } }""",
+            ["sequence_batching.state[0].use_same_buffer_for_input_output"],
+        ),
     ],
 )
 def test_names_what_is_set_and_not_acted_on(text: str, paths: list[str]) -> None:
