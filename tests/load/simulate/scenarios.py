@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from load.simulate.arrivals import arrivals, cameras
 from load.simulate.core import FREE_HOST, Ending, HostCost, VirtualCore
 from load.simulate.curves import ServiceCurve
 from load.simulate.figures import Figures, figures_of
-from load.simulate.slots import noisy
+from load.simulate.slots import Bound, noisy
 
 FLOODING: Final = "camera 0"
 MAX_QUEUE_SIZE: Final = 1024
@@ -48,11 +49,13 @@ class CameraFigures:
         num_frames: Of all of them.
         num_lost: Not answered, for whatever reason.
         p99_s: Of each camera by itself, the worst of them.
+        wait_p99_s: The same of the time until it began to run.
     """
 
     num_frames: int
     num_lost: int
     p99_s: float
+    wait_p99_s: float
 
 
 def watch_cameras(
@@ -70,21 +73,40 @@ def watch_cameras(
     rates = [rate * flood] + [rate] * (num_cameras - 1)
     core = _core(curve, spec, num_slots=1, seed=seed, max_queue_size=max_queue_size)
     endings = core.play(cameras(rates, duration_s, seed))
+    waits = _waits(core.log)
     core.close()
-    return _camera_figures([e for e in endings if e.arrival.source != FLOODING])
+    return _camera_figures([e for e in endings if e.arrival.source != FLOODING], waits)
 
 
-def _camera_figures(endings: Sequence[Ending]) -> CameraFigures:
-    latencies: dict[str | None, list[float]] = {}
-    for ending in endings:
-        if not ending.error:
-            latencies.setdefault(ending.arrival.source, []).append(ending.latency_s)
-    num_answered = sum(map(len, latencies.values()))
+def _camera_figures(
+    endings: Sequence[Ending], waits: Sequence[tuple[str | None, float]]
+) -> CameraFigures:
+    answered = [(e.arrival.source, e.latency_s) for e in endings if not e.error]
     return CameraFigures(
         num_frames=len(endings),
-        num_lost=len(endings) - num_answered,
-        p99_s=max(float(np.percentile(each, 99)) for each in latencies.values()),
+        num_lost=len(endings) - len(answered),
+        p99_s=_worst_p99_s(answered),
+        wait_p99_s=_worst_p99_s([wait for wait in waits if wait[0] != FLOODING]),
     )
+
+
+def _waits(log: Sequence[Bound]) -> list[tuple[str | None, float]]:
+    """Return (source, seconds until it began to run) of what ran on a device of one slot."""
+    waits: list[tuple[str | None, float]] = []
+    free_s = -math.inf  # when the batch before was done
+    for bound in log:
+        endings = [request.tag[0] for request in bound.batch.requests]
+        begun_s, free_s = max(bound.at_s, free_s), endings[0].ended_s
+        waits += [(each.arrival.source, begun_s - each.arrival.at_s) for each in endings]
+    return waits
+
+
+def _worst_p99_s(samples: Iterable[tuple[str | None, float]]) -> float:
+    """Return the 99th percentile of each source by itself, the worst of them."""
+    by_source: dict[str | None, list[float]] = {}
+    for source, sample_s in samples:
+        by_source.setdefault(source, []).append(sample_s)
+    return max(float(np.percentile(each, 99)) for each in by_source.values())
 
 
 def _core(
