@@ -15,6 +15,7 @@ from typing import Any
 from headrace.access import Access, open_access
 from headrace.banner import OFF, Banner, banner_model, print_banner
 from headrace.catalog import ModelCatalog
+from headrace.client_shm import ClientShm, open_client_shm
 from headrace.config import ServerConfig
 from headrace.control.keeper import Core, ModelKeeper
 from headrace.device import open_device
@@ -133,8 +134,7 @@ async def _open(
         stack.callback(catalog.close)
         scheduler = _open_scheduler(config, blocks)
         link = LocalLink(scheduler)
-        cache = open_cache(config, metrics)
-        core = Core(device, blocks, metrics, catalog, link, timeline, cache)
+        core = Core(device, blocks, metrics, catalog, link, timeline, open_cache(config, metrics))
         keeper = ModelKeeper(config, core, is_leaving=life.is_leaving, clock=clock)
         stack.push_async_callback(keeper.close, LAST_LOAD_S)
         await asyncio.to_thread(keeper.load_at_start)  # signals are heard
@@ -146,11 +146,12 @@ async def _open(
         http = _open_http(config, life, metrics, scheduler, catalog)
         if http is not None:
             stack.callback(http.close)
-        infer = _make_infer(config, link, catalog)
+        shm = open_client_shm(config, metrics, stack, clock=clock)
+        infer = _make_infer(config, link, catalog, shm)
         stack.callback(timeline.close)
         trace = _connect(timeline, config, device, catalog, infer)
         settings = SettingsService(catalog, log_control, trace)
-        answers = _answers(config, life, catalog, settings, keeper)
+        answers = _answers(config, life, catalog, settings, keeper, shm)
         door = _make_door(
             config, life, device, link, catalog, infer=infer, answers=answers, access=access
         )
@@ -223,7 +224,9 @@ def _connect(
     return TimelineControl(timeline, is_on_at_start=config.timeline_at_start)
 
 
-def _make_infer(config: ServerConfig, link: LocalLink, catalog: ModelCatalog) -> InferService:
+def _make_infer(
+    config: ServerConfig, link: LocalLink, catalog: ModelCatalog, shm: ClientShm
+) -> InferService:
     return InferService(
         catalog,
         link,
@@ -231,6 +234,7 @@ def _make_infer(config: ServerConfig, link: LocalLink, catalog: ModelCatalog) ->
         clock=clock,
         max_request_bytes=config.max_request_bytes,
         overload=OVERLOAD_STATUS[config.overload_status],
+        regions=shm.table,
     )
 
 
@@ -240,10 +244,16 @@ def _answers(
     catalog: ModelCatalog,
     settings: SettingsService,
     keeper: ModelKeeper,
+    shm: ClientShm,
 ) -> dict[str, Callable[[Any], Any]]:
     """Return what answers each unary RPC but ModelInfer."""
-    admin = AdminService(catalog, server_id=config.server_id, is_stopping=life.is_stopping)
-    return {**admin.methods, **settings.methods, **keeper.service().methods}
+    admin = AdminService(
+        catalog,
+        server_id=config.server_id,
+        is_stopping=life.is_stopping,
+        extensions=shm.extensions,
+    )
+    return {**admin.methods, **settings.methods, **keeper.service().methods, **shm.methods}
 
 
 def _make_door(

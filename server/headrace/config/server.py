@@ -19,6 +19,7 @@ from headrace.config.network import (
 )
 from headrace.config.option import options_of
 from headrace.config.serving import DeviceSettings, LifeSettings, LogSettings, ModelSettings
+from headrace.config.shared_memory import SharedMemorySettings
 from headrace.config.timeline import TimelineSettings
 from headrace.errors import ConfigError
 
@@ -35,6 +36,7 @@ class ServerConfig(
     TlsSettings,
     AccessSettings,
     LimitSettings,
+    SharedMemorySettings,
     MetricsSettings,
     DeviceSettings,
     LifeSettings,
@@ -129,7 +131,7 @@ class ServerConfig(
         for group in self.repeated_groups():
             reason = f"got {group!r} more than once"
             yield _error("grpc_restricted_protocol", reason, "restrict each protocol once")
-        for name, reason, fix in self.control_faults():
+        for name, reason, fix in (*self.control_faults(), *self.shared_memory_faults()):
             yield _error(name, reason, fix)
         if not self.grpc_address:
             yield _error("grpc_address", "got '', expected an address", "0.0.0.0 means all of them")

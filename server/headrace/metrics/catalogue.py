@@ -129,6 +129,16 @@ _FAMILIES: Final = (
     Family("headrace_cache_max_bytes", "gauge", "Bytes that it may hold"),
     Family("headrace_cache_entries", "gauge", "Replies in it"),
     Family("headrace_cache_evictions_total", "counter", "Replies that had to make room in it"),
+    Family("headrace_regions", "gauge", "Regions of shared memory that clients have registered"),
+    Family("headrace_regions_bytes", "gauge", "Bytes of these regions"),
+    Family(
+        "headrace_region_read_bytes_total", "counter", "Bytes of inputs copied out of regions, once"
+    ),
+    Family(
+        "headrace_region_written_bytes_total",
+        "counter",
+        "Bytes of outputs copied into regions, once",
+    ),
     Family("headrace_queue_length", "gauge", "Requests admitted and not yet enqueued"),
     Family(
         "headrace_sequences",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.errors import NotFoundError, UnavailableError
@@ -37,9 +37,16 @@ class AdminService:
     """Answers from the catalog; every method may be called from the event loop only."""
 
     def __init__(
-        self, catalog: Catalog, *, server_id: str, is_stopping: Callable[[], bool]
+        self,
+        catalog: Catalog,
+        *,
+        server_id: str,
+        is_stopping: Callable[[], bool],
+        extensions: Sequence[str] = (),
     ) -> None:
+        """Prepare; `extensions` are those that work beside the usual ones."""
         self._catalog = catalog
+        self._extensions = sorted((*EXTENSIONS, *extensions))
         self._server_id = server_id
         self._is_stopping = is_stopping
 
@@ -81,7 +88,7 @@ class AdminService:
     def server_metadata(self, request: pb.ServerMetadataRequest) -> pb.ServerMetadataResponse:  # noqa: ARG002
         """Name the server, its version and the extensions that work."""
         return pb.ServerMetadataResponse(
-            name=self._server_id, version=release(), extensions=EXTENSIONS
+            name=self._server_id, version=release(), extensions=self._extensions
         )
 
     def model_metadata(self, request: pb.ModelMetadataRequest) -> pb.ModelMetadataResponse:

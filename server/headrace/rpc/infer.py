@@ -23,6 +23,7 @@ from headrace.errors import (
     UnavailableError,
 )
 from headrace.link.base import Catalog, Link, Served
+from headrace.regions.table import RegionTable
 from headrace.rpc.cached import CachedForm, Submit
 from headrace.rpc.prepare import Limits, Preparer
 from headrace.rpc.reply import ReplyWriter
@@ -78,10 +79,11 @@ class InferService:
         clock: Callable[[], float],
         max_request_bytes: int,
         overload: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE,
+        regions: RegionTable | None = None,
     ) -> None:
         self._link = link
         self._clock = clock
-        self._preparer = Preparer(catalog, limits, self._submit_of)
+        self._preparer = Preparer(catalog, limits, self._submit_of, regions)
         self._max_request_bytes = max_request_bytes
         self._overload = overload
         self.on_replied: Callable[[Request, float], None] | None = None  # told of every reply
@@ -109,6 +111,7 @@ class InferService:
         Returns:
             The request, for a later `Link.cancel`; None when it was refused at once.
         """
+        request: Request | None = None
         try:
             if len(message) > self._max_request_bytes:
                 raise self._too_large(message)
@@ -116,7 +119,7 @@ class InferService:
             prepared, tensors = self._preparer.prepare(parts.head, parts.raw)
             line = prepared.served.line
             now = self._clock()
-            request = Request(
+            request = prepared.make(
                 line if stream is None else stream.line_for(line),
                 prepared.layout or prepared.layout_of(tensors),
                 tensors,
@@ -132,13 +135,15 @@ class InferService:
                 request.source = source or source_of(call.metadata())
             prepared.submit(request, now)
         except Exception as error:  # noqa: BLE001 -- every message gets an answer
+            if request is not None:
+                request.let_go()
             how = (received_at, deadline, stream, num_looks)
             return self._failed(error, message, call, how)
         return request
 
     def _submit_of(self, served: Served, form: object) -> Submit:
         """Return where requests to a model go, of one form; see `Preparer`."""
-        if served.cache is None:
+        if served.cache is None or form is None:
             return self._link.submit
         return CachedForm(self._link, served.cache, form, clock=self._clock).submit
 

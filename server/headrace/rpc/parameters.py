@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.errors import RequestError, UnsupportedError
+from headrace.errors import RequestError
 from headrace_proto.v1 import inference_pb2 as pb
 
 # Which member of InferParameter a reserved request parameter may use.
@@ -25,9 +25,6 @@ RESERVED: Mapping[str, frozenset[str]] = {
 }
 USER_TYPES = frozenset({"bool_param", "int64_param", "string_param", "double_param"})
 
-SHARED_MEMORY = frozenset(
-    {"shared_memory_region", "shared_memory_byte_size", "shared_memory_offset"}
-)
 TYPE_NAMES = {
     "bool_param": "bool",
     "int64_param": "int64",
@@ -55,53 +52,34 @@ def check_request_parameters(parameters: Parameters) -> None:
                 )
             allowed = USER_TYPES
         if kind not in allowed:
-            raise RequestError(_wrong_type(f"parameter '{name}'", kind, allowed))
-
-
-def check_input_parameters(name: str, parameters: Parameters) -> None:
-    """Refuse shared memory, which this server does not offer; ignore what it does not know.
-
-    Raises:
-        UnsupportedError: The input lies in shared memory.
-    """
-    if not SHARED_MEMORY.isdisjoint(parameters):
-        raise _no_shared_memory(f"input '{name}'")
+            raise RequestError(wrong_type(f"parameter '{name}'", kind, allowed))
 
 
 def check_output_parameters(name: str, parameters: Parameters) -> None:
-    """Refuse shared memory, which this server does not offer.
+    """Check what is not of shared memory (`region_parameters.py`); ignore what is not known.
 
     Raises:
-        UnsupportedError: The output is wanted in shared memory.
         RequestError: A parameter has the wrong type or value.
     """
     if not parameters:
         return
-    if not SHARED_MEMORY.isdisjoint(parameters):
-        raise _no_shared_memory(f"output '{name}'")
     if "classification" in parameters:
         parameter = parameters["classification"]
         kind = parameter.WhichOneof("parameter_choice")
         what = f"parameter 'classification' of output '{name}'"
         if kind != "int64_param":
-            raise RequestError(_wrong_type(what, kind, frozenset({"int64_param"})))
+            raise RequestError(wrong_type(what, kind, frozenset({"int64_param"})))
         if parameter.int64_param < 1:
             raise RequestError(f"{what} is {parameter.int64_param}, expected 1 or more classes")
     if "binary_data" in parameters:
         kind = parameters["binary_data"].WhichOneof("parameter_choice")
         if kind != "bool_param":
             what = f"parameter 'binary_data' of output '{name}'"
-            raise RequestError(_wrong_type(what, kind, frozenset({"bool_param"})))
+            raise RequestError(wrong_type(what, kind, frozenset({"bool_param"})))
 
 
-def _wrong_type(what: str, kind: str | None, allowed: frozenset[str]) -> str:
+def wrong_type(what: str, kind: str | None, allowed: frozenset[str]) -> str:
+    """Return the text for a parameter of this kind, where only others are taken."""
     got = TYPE_NAMES[kind] if kind else "nothing"
     expected = " or ".join(sorted(TYPE_NAMES[name] for name in allowed))
     return f"{what} has a value of type {got}, expected {expected}"
-
-
-def _no_shared_memory(what: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"Client shared memory is disabled: {what} names a shared memory region; send the tensor "
-        "in the message instead"
-    )

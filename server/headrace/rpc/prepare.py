@@ -7,29 +7,35 @@ request to request (id, tensors, BYTES sizes) is never part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.engines.base import Layout, Shape
 from headrace.errors import RequestError
 from headrace.link.base import Catalog, Served
+from headrace.regions.table import RegionTable
 from headrace.rpc.cached import Submit, nowhere
 from headrace.rpc.classification import UNORDERED
 from headrace.rpc.parameters import check_output_parameters, check_request_parameters
 from headrace.rpc.parse import parse
+from headrace.rpc.region_tensors import RegionTensors, regions_of
+from headrace.rpc.region_writer import RegionWriter
 from headrace.rpc.reply import ReplyWriter, writer_of
 from headrace.rpc.sequence import in_sequence
 from headrace.rpc.tensors import (
     VARIABLE,
     Buffer,
+    Tensor,
     check_shapes,
     check_sizes,
     expected_sizes,
+    here,
     match_inputs,
     quoted,
     raw_tensors,
 )
 from headrace.rpc.wishes import Wishes, wishes_of
+from headrace.scheduling.request import Request
 from headrace_proto.v1 import inference_pb2 as pb
 
 MAX_HEADS = 1024  # a head is some 100 bytes; 16–64 cameras need one each
@@ -51,6 +57,7 @@ class Prepared:
     """A checked head: which model, how its inputs map, how to reply."""
 
     served: Served
+    num_raw: int  # tensors that come in the message
     order: tuple[int, ...]  # for each input of the model, its place in the request
     is_in_order: bool
     shapes: tuple[Shape, ...]  # as the client sent them, in the model's order
@@ -60,14 +67,19 @@ class Prepared:
     writer: ReplyWriter
     wishes: Wishes | None  # None where the model's queue knows arrival only
     submit: Submit  # the link's, or what looks for a kept reply first
+    regions: RegionTensors | None = None  # where some are in shared memory; never `is_in_order`
+    make: Callable[..., Request] = Request
 
-    def arrange(self, tensors: Sequence[Buffer]) -> Sequence[Buffer]:
+    def arrange(self, raw: Sequence[Buffer]) -> Sequence[Tensor]:
         """Put the request's tensors into the model's order and check their sizes.
 
         Raises:
             RequestError: A tensor has not the bytes that its shape needs.
         """
+        tensors: Sequence[Tensor] = raw
         if not self.is_in_order:
+            if self.regions is not None:
+                tensors = self.regions.merged(raw)
             tensors = [tensors[place] for place in self.order]
         if self.layout is None or len(tensors) != len(self.sizes):
             check_sizes(self.served, self.shapes, self.sizes, tensors)
@@ -77,12 +89,12 @@ class Prepared:
                 check_sizes(self.served, self.shapes, self.sizes, tensors)
         return tensors
 
-    def layout_of(self, tensors: Sequence[Buffer]) -> Layout:
+    def layout_of(self, tensors: Sequence[Tensor]) -> Layout:
         """Return the layout for tensors whose sizes, or values, decide it."""
         if self.layout is not None:
             return self.layout
         pairs = zip(self.served.spec.inputs, tensors, strict=True)
-        values = [bytes(tensor) for spec, tensor in pairs if spec.is_shape_tensor]
+        values = [bytes(here(tensor)) for spec, tensor in pairs if spec.is_shape_tensor]
         return self.served.plan(self.shapes, [len(tensor) for tensor in tensors], values)
 
 
@@ -94,6 +106,7 @@ class Preparer:
         catalog: Catalog,
         limits: Limits,
         submit_of: Callable[[Served, object], Submit] = nowhere,
+        regions: RegionTable | None = None,
     ) -> None:
         """Keep nothing yet.
 
@@ -101,15 +114,17 @@ class Preparer:
             catalog: Says who serves what.
             limits: What one request may ask for.
             submit_of: Says where requests go to a model, in one form: all that decides the answer
-                beside the tensors' bytes. By default they are checked and no more.
+                beside the tensors' bytes, None where they are not known.
+            regions: Of shared memory; None where that is not offered.
         """
+        self._regions = regions
         self._catalog = catalog
         self._limits = limits
         self._submit_of = submit_of
         self._kept: dict[bytes, Prepared] = {}
         self._generation = catalog.generation
 
-    def prepare(self, head: bytes, raw: Sequence[Buffer]) -> tuple[Prepared, Sequence[Buffer]]:
+    def prepare(self, head: bytes, raw: Sequence[Buffer]) -> tuple[Prepared, Sequence[Tensor]]:
         """Return what to do with a request, and its tensors in the model's order.
 
         Args:
@@ -123,7 +138,7 @@ class Preparer:
             self._kept.clear()
             self._generation = self._catalog.generation
         prepared = self._kept.get(head)
-        if prepared is None or len(raw) != len(prepared.order):
+        if prepared is None or len(raw) != prepared.num_raw:
             return self._check(head, raw)
         return prepared, prepared.arrange(raw)
 
@@ -131,36 +146,54 @@ class Preparer:
         """Check everything anew: a name may lead elsewhere now. Any thread may call it."""
         self._generation = FORGOTTEN
 
-    def _check(self, head: bytes, raw: Sequence[Buffer]) -> tuple[Prepared, Sequence[Buffer]]:
+    def _check(self, head: bytes, raw: Sequence[Buffer]) -> tuple[Prepared, Sequence[Tensor]]:
         request = parse(pb.ModelInferRequest, head)
         self._check_counts(request)
         check_request_parameters(request.parameters)
         served = self._catalog.find(request.model_name, request.model_version)
+        regions = regions_of(self._regions, request, served)
         order = match_inputs(request, served)
         shapes, rows = check_shapes(request, served, order, self._limits.max_elements)
         outputs = _wanted_outputs(request, served)
         classes = _wanted_classes(request, served)
-        submit = self._submit_of(served, (shapes, outputs, sorted(classes.items())))
-        tensors = raw_tensors(request, raw, served.spec.name)
+        form = (shapes, outputs, sorted(classes.items())) if regions is None else None
+        submit = self._submit_of(served, form)
+        inputs = request.inputs if regions is None else regions.in_message(request)
+        tensors = raw_tensors(inputs, raw, served.spec.name)
         sizes = expected_sizes(served, shapes)
         prepared = Prepared(
             served=served,
+            num_raw=len(raw),
             order=order,
-            is_in_order=order == tuple(range(len(order))),
+            is_in_order=regions is None and order == tuple(range(len(order))),
             shapes=shapes,
             sizes=sizes,
             layout=None,
             rows=rows,
-            writer=writer_of(served, outputs, classes, self._limits.max_response_bytes),
+            writer=self._writer_of(served, outputs, classes, regions),
             wishes=_wishes(request, served),
             submit=in_sequence(request.parameters, served, rows, submit),
+            regions=regions,
+            make=Request if regions is None else regions.make,
         )
         arranged = prepared.arrange(tensors)
         if VARIABLE not in sizes and not any(spec.is_shape_tensor for spec in served.spec.inputs):
             prepared.layout = served.plan(shapes, sizes)
-        if raw and len(head) <= MAX_HEAD_BYTES:
+        if (raw or not inputs) and len(head) <= MAX_HEAD_BYTES:
             self._keep(head, prepared)
         return prepared, arranged
+
+    def _writer_of(
+        self,
+        served: Served,
+        outputs: Sequence[int],
+        classes: Mapping[int, int],
+        regions: RegionTensors | None,
+    ) -> ReplyWriter:
+        max_bytes = self._limits.max_response_bytes
+        if regions is None or not regions.outputs:
+            return writer_of(served, outputs, classes, max_bytes)
+        return RegionWriter(served, outputs, classes, regions.outputs, max_bytes)
 
     def _keep(self, head: bytes, prepared: Prepared) -> None:
         if len(self._kept) >= MAX_HEADS:

@@ -121,10 +121,7 @@ class ReplyWriter:
         return bool(self._known)
 
     def _encode(self, wanted: Sequence[Output]) -> None:
-        response = pb.ModelInferResponse()
-        for index, (shape, _) in zip(self._outputs, wanted, strict=True):
-            name, datatype, client_shape = self._described(index, shape)
-            response.outputs.add(name=name, datatype=datatype, shape=client_shape)
+        response = self._response(wanted)
         prefixes = [delimited(RAW_OUTPUT_CONTENTS_FIELD, len(data)) for _, data in wanted]
         if prefixes:
             prefixes[0] = response.SerializeToString() + prefixes[0]
@@ -135,6 +132,14 @@ class ReplyWriter:
             (place, shape, len(data), before)
             for place, (shape, data), before in zip(self._places, wanted, prefixes, strict=True)
         )
+
+    def _response(self, wanted: Sequence[Output]) -> pb.ModelInferResponse:
+        """Return the descriptions of the outputs."""
+        response = pb.ModelInferResponse()
+        for index, (shape, _) in zip(self._outputs, wanted, strict=True):
+            name, datatype, client_shape = self._described(index, shape)
+            response.outputs.add(name=name, datatype=datatype, shape=client_shape)
+        return response
 
     def _described(self, index: int, shape: Shape) -> tuple[str, str, Shape]:
         """Return an output's name, datatype and the client's shape."""

@@ -8,12 +8,13 @@ from headrace.engines.base import Shape, TensorSpec
 from headrace.engines.layout import num_elements
 from headrace.errors import RequestError
 from headrace.link.base import Served
-from headrace.rpc.parameters import check_input_parameters
+from headrace.regions.part import RegionPart
 from headrace_proto.datatypes import DATATYPES
 from headrace_proto.tensors import TensorError, check_bytes, contents_to_raw
 from headrace_proto.v1 import inference_pb2 as pb
 
 Buffer = bytes | memoryview
+Tensor = Buffer | RegionPart
 VARIABLE = -1  # the size of a BYTES tensor: it depends on its elements
 
 InputTensor = pb.ModelInferRequest.InferInputTensor
@@ -31,7 +32,6 @@ def match_inputs(request: pb.ModelInferRequest, served: Served) -> tuple[int, ..
     model = served.spec.name
     places: dict[str, int] = {}
     for index, tensor in enumerate(request.inputs):
-        check_input_parameters(tensor.name, tensor.parameters)
         if tensor.name in places:
             raise RequestError(f"input '{tensor.name}' for model '{model}' is given twice")
         places[tensor.name] = index
@@ -81,26 +81,28 @@ def check_shapes(
     return tuple(shapes), 1 if rows is None else rows
 
 
-def raw_tensors(request: pb.ModelInferRequest, raw: Sequence[Buffer], model: str) -> list[Buffer]:
-    """Return the bytes of each of the request's inputs, in the request's order.
+def raw_tensors(
+    inputs: Sequence[InputTensor], raw: Sequence[Buffer], model: str
+) -> Sequence[Buffer]:
+    """Return the bytes of each of these inputs of a request, in their order.
 
     Raises:
         RequestError: Both or neither of raw and typed contents are there, or they do not fit.
     """
     if raw:
-        for tensor in request.inputs:
+        for tensor in inputs:
             if tensor.HasField("contents"):
                 raise RequestError(
                     "contents field must not be specified when using raw_input_contents for "
                     f"input '{tensor.name}' for model '{model}'"
                 )
-        if len(raw) != len(request.inputs):
+        if len(raw) != len(inputs):
             raise RequestError(
-                f"expected one raw_input_contents for each of the {len(request.inputs)} inputs for "
-                f"model '{model}' but got {len(raw)}"
+                f"expected one raw_input_contents for each of the {len(inputs)} inputs for model "
+                f"'{model}' but got {len(raw)}; those in shared memory have none"
             )
-        return list(raw)
-    return [_from_contents(tensor, model) for tensor in request.inputs]
+        return raw
+    return [_from_contents(tensor, model) for tensor in inputs]
 
 
 def expected_sizes(served: Served, shapes: Sequence[Shape]) -> tuple[int, ...]:
@@ -113,7 +115,7 @@ def expected_sizes(served: Served, shapes: Sequence[Shape]) -> tuple[int, ...]:
 
 
 def check_sizes(
-    served: Served, shapes: Sequence[Shape], expected: Sequence[int], tensors: Sequence[Buffer]
+    served: Served, shapes: Sequence[Shape], expected: Sequence[int], tensors: Sequence[Tensor]
 ) -> None:
     """Hold the bytes that came against the shapes.
 
@@ -125,7 +127,7 @@ def check_sizes(
     ):
         if size == VARIABLE:
             try:
-                check_bytes(memoryview(tensor), num_elements(shape))
+                check_bytes(memoryview(here(tensor)), num_elements(shape))
             except TensorError as error:
                 raise RequestError(
                     f"input '{spec.name}' for model '{served.spec.name}': {error}"
@@ -136,6 +138,12 @@ def check_sizes(
                 f"'{served.spec.name}'. Expected {size} for shape {list(shape)} of "
                 f"{spec.datatype}, got {len(tensor)}"
             )
+
+
+def here(tensor: Tensor) -> Buffer:
+    """Return the bytes of a tensor whose values are looked at: those never stay in a region."""
+    assert not isinstance(tensor, RegionPart)
+    return tensor
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from headrace.errors import (
     DeviceError,
     ExpiredError,
     OverloadedError,
+    RequestError,
     RetiredError,
     TooLargeError,
     UnavailableError,
@@ -26,7 +27,7 @@ from headrace.errors import (
 from headrace.scheduling.batcher import EXPIRED, Drop
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request, RequestState
-from headrace.slots.blocks import BlockPool
+from headrace.slots.blocks import Block, BlockPool
 
 SHUTTING_DOWN = "GRPC server is shutting down and has stopped accepting new requests."
 
@@ -56,6 +57,7 @@ class Admission:
             ExpiredError: Its deadline has passed.
             OverloadedError: The queue, or what may wait for a block, is full.
             TooLargeError: It can never fit into the staging memory.
+            RequestError: Its tensors cannot be read.
             HeadraceError: The model's policy does not let it wait.
         """
         line = request.line
@@ -72,7 +74,11 @@ class Admission:
         if not self._waiting:
             block = self._blocks.lease(request.layout.size_bytes)
             if block is not None:
-                request.stage(block)
+                try:
+                    request.stage(block)
+                except RequestError:
+                    self._blocks.release(block)
+                    raise
                 return True
         return self._wait_or_displace(request)
 
@@ -91,8 +97,7 @@ class Admission:
                 self.dropped.append(Drop(self._pop(), error, None))
                 continue
             if block is not None:
-                self._pop().stage(block)
-                staged.append(request)
+                self._stage_later(self._pop(), block, staged)
             elif self._blocks.fits(size_bytes):
                 break
             else:  # since it began to wait, a slot has failed and kept its blocks
@@ -142,10 +147,24 @@ class Admission:
         if self._displace(request):
             block = self._blocks.lease(size_bytes)
             if block is not None:
-                request.stage(block)
+                try:
+                    request.stage(block)
+                except RequestError:
+                    self._blocks.release(block)
+                    raise
                 return True
         self._wait(request)
         return False
+
+    def _stage_later(self, request: Request, block: Block, staged: list[Request]) -> None:
+        """Stage a request that waited; one whose tensors cannot be read any more is dropped."""
+        try:
+            request.stage(block)
+        except RequestError as error:
+            self._blocks.release(block)
+            self.dropped.append(Drop(request, error, None))
+        else:
+            staged.append(request)
 
     def _ask_policy(self, request: Request, now: float) -> None:
         line = request.line

@@ -119,6 +119,9 @@ class Request:
         self.block = block
         self.tensors = ()
 
+    def let_go(self) -> None:
+        """Give back what the request holds beside its block: it has ended, or was refused."""
+
     def _clear_padding(self, view: memoryview, padded: Layout) -> None:
         """Make the rows behind the request's own zeros: the block held another request's before."""
         layout = self.layout

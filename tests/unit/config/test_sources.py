@@ -83,6 +83,8 @@ RULED = {  # whose value from `example` is refused alone, by a rule between sett
     "max_bytes_in_flight",
     "load_model",
     "allow_model_uploads",
+    "client_shm_key_prefix",
+    "client_shm_uid",
 }
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import RequestError, UnsupportedError
+from headrace.errors import RequestError
 from headrace.rpc.parameters import (
-    check_input_parameters,
     check_output_parameters,
     check_request_parameters,
 )
@@ -84,17 +83,6 @@ def test_texts_say_what_came_and_what_was_expected() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["shared_memory_region", "shared_memory_byte_size", "shared_memory_offset"]
-)
-@pytest.mark.parametrize("check", [check_input_parameters, check_output_parameters])
-def test_shared_memory_is_not_offered(check: object, name: str) -> None:
-    """Each of its parameters is enough to know what is wanted, and the text says what to do."""
-    assert callable(check)
-    with pytest.raises(UnsupportedError, match=r"Client shared memory is disabled.*'x'.*send the"):
-        check("x", {name: parameter("int64_param")})
-
-
 @pytest.mark.parametrize("count", [0, -1, -(1 << 63)])
 def test_classes_are_a_positive_number(count: int) -> None:
     """Of the protocol's type."""
@@ -114,5 +102,4 @@ def test_binary_data_changes_nothing_here() -> None:
 
 def test_unknown_parameters_of_tensors_are_ignored() -> None:
     """As Triton does: clients annotate tensors for their own proxies."""
-    check_input_parameters("x", {"colour": parameter("string_param")})
     check_output_parameters("y", {"colour": parameter("string_param")})

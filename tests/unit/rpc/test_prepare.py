@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError, NotFoundError, RequestError, Unsuppor
 from headrace.rpc import prepare as prepare_module
 from headrace.rpc.parse import parse
 from headrace.rpc.prepare import Limits, Prepared, Preparer
+from headrace.rpc.tensors import here
 from headrace_proto.v1 import inference_pb2 as pb
 from headrace_proto.wire import split_request
 from helpers.served import catalog_of, served
@@ -42,7 +43,7 @@ def request(*, order: str = "ab", **fields: Any) -> pb.ModelInferRequest:
 def prepare(preparer: Preparer, message: pb.ModelInferRequest) -> tuple[Prepared, list[bytes]]:
     parts = split_request(message.SerializeToString())
     prepared, tensors = preparer.prepare(parts.head, parts.raw)
-    return prepared, [bytes(tensor) for tensor in tensors]
+    return prepared, [bytes(here(tensor)) for tensor in tensors]
 
 
 def preparer(**limits: int) -> Preparer:

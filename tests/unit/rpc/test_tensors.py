@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import RequestError, UnsupportedError
+from headrace.errors import RequestError
 from headrace.model import ServedModel
 from headrace.rpc.tensors import (
     VARIABLE,
@@ -68,14 +68,6 @@ def test_inputs_that_are_missing_unknown_or_twice() -> None:
     unknown = pair()
     unknown.inputs.add(name="c")
     assert refused(unknown) == "unexpected inference input 'c' for model 'm'; it takes 'a', 'b'"
-
-
-def test_an_input_in_shared_memory_is_not_offered() -> None:
-    """It is refused before anybody looks for its data."""
-    message = pair()
-    message.inputs[0].parameters["shared_memory_region"].string_param = "r"
-    with pytest.raises(UnsupportedError, match="input 'b'"):
-        match_inputs(message, BATCHED)
 
 
 def test_many_or_long_names_stay_readable() -> None:
@@ -147,14 +139,14 @@ def test_raw_and_typed_together_or_not_at_all() -> None:
     """Each input has its data exactly once."""
     message = pair()
     with pytest.raises(RequestError, match="one raw_input_contents for each of the 2 inputs"):
-        raw_tensors(message, [b""], "m")
+        raw_tensors(message.inputs, [b""], "m")
     with pytest.raises(RequestError, match="input 'b' for model 'm' has no data"):
-        raw_tensors(message, [], "m")
+        raw_tensors(message.inputs, [], "m")
     message.inputs[1].contents.fp32_contents.extend([0.0] * 8)
     with pytest.raises(RequestError, match="must not be specified when using raw.*input 'a'"):
-        raw_tensors(message, [b"", b""], "m")
+        raw_tensors(message.inputs, [b"", b""], "m")
     with pytest.raises(RequestError, match="input 'b' for model 'm' has no data"):
-        raw_tensors(message, [], "m")
+        raw_tensors(message.inputs, [], "m")
 
 
 def test_typed_values_become_the_tensor_s_bytes() -> None:
@@ -162,7 +154,7 @@ def test_typed_values_become_the_tensor_s_bytes() -> None:
     message = pair()
     message.inputs[0].contents.int_contents.extend([1, -2, 3, -4])
     message.inputs[1].contents.fp32_contents.extend([0.5] * 8)
-    b, a = raw_tensors(message, [], "m")
+    b, a = raw_tensors(message.inputs, [], "m")
     assert bytes(b) == np.array([1, -2, 3, -4], "<i4").tobytes()
     assert bytes(a) == np.full(8, 0.5, "<f4").tobytes()
 
@@ -172,7 +164,7 @@ def test_typed_values_that_do_not_fit_name_their_input() -> None:
     message = request(("x", "INT8", [1]))
     message.inputs[0].contents.int_contents.append(128)
     with pytest.raises(RequestError, match=r"input 'x' for model 'm': element 0 is 128.*INT8"):
-        raw_tensors(message, [], "m")
+        raw_tensors(message.inputs, [], "m")
 
 
 @pytest.mark.parametrize(

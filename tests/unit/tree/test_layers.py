@@ -20,7 +20,7 @@ GROUND = {
 }
 # Who puts the parts together or shows them to the operator; may see all, and no layer may see it.
 COMPOSITION = (
-    *("access", "descriptors", "port"),
+    *("access", "client_shm", "descriptors", "port"),
     *("__main__", "app", "banner", "catalog", "cli", "fronts", "life", "loader", "logging_setup"),
     *("building", "control", "memory", "model", "naps", "observe", "opening", "table", "trials"),
     *("lines", "warm_batches", "warm_samples", "sequence_seats"),

@@ -1,0 +1,86 @@
+"""Registering, listing and forgetting regions of shared memory, by Triton's six RPCs.
+
+Rules
+- Everybody who may call may unregister every region, as in Triton: load generators begin with
+  forgetting all of them. Regions in use are let go of after their last use.
+- Nothing that is sent, and no line of the log, holds a key.
+- CUDA's memory is not offered: registering it is refused, its list is empty.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from headrace.errors import UnsupportedError
+from headrace.regions.table import RegionTable, shown
+from headrace_proto.v1 import inference_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+EXTENSION: Final = "system_shared_memory"
+
+
+class SharedMemoryService:
+    """Answers for one table of regions; any thread may call any method."""
+
+    def __init__(self, table: RegionTable, *, clock: Callable[[], float]) -> None:
+        self._table = table
+        self._clock = clock
+
+    @property
+    def methods(self) -> Mapping[str, Callable[[Any], Any]]:
+        """The RPCs that are offered, by name: request message in, response message out."""
+        return {
+            "SystemSharedMemoryRegister": self.register,
+            "SystemSharedMemoryStatus": self.status,
+            "SystemSharedMemoryUnregister": self.unregister,
+            "CudaSharedMemoryRegister": self.register_cuda,
+            "CudaSharedMemoryStatus": self.cuda_status,
+        }
+
+    def register(
+        self, request: pb.SystemSharedMemoryRegisterRequest
+    ) -> pb.SystemSharedMemoryRegisterResponse:
+        """Let requests name a region."""
+        self._table.register(
+            request.name, request.key, request.offset, request.byte_size, self._clock()
+        )
+        log.info("%s has %d bytes", shown(request.name), request.byte_size)
+        return pb.SystemSharedMemoryRegisterResponse()
+
+    def status(
+        self, request: pb.SystemSharedMemoryStatusRequest
+    ) -> pb.SystemSharedMemoryStatusResponse:
+        """List the regions, or one of them; their keys are left out."""
+        status = pb.SystemSharedMemoryStatusResponse.RegionStatus
+        regions = {
+            region.name: status(name=region.name, offset=region.offset, byte_size=region.size_bytes)
+            for region in self._table.listed(request.name)
+        }
+        return pb.SystemSharedMemoryStatusResponse(regions=regions)
+
+    def unregister(
+        self, request: pb.SystemSharedMemoryUnregisterRequest
+    ) -> pb.SystemSharedMemoryUnregisterResponse:
+        """Forget a region, or all of them; an unknown one is no error."""
+        self._table.unregister(request.name)
+        return pb.SystemSharedMemoryUnregisterResponse()
+
+    def register_cuda(
+        self,
+        request: pb.CudaSharedMemoryRegisterRequest,
+    ) -> pb.CudaSharedMemoryRegisterResponse:
+        """Refuse."""
+        raise UnsupportedError(
+            f"CUDA {shown(request.name)} cannot be registered: this server takes system shared "
+            "memory alone"
+        )
+
+    def cuda_status(
+        self,
+        request: pb.CudaSharedMemoryStatusRequest,  # noqa: ARG002
+    ) -> pb.CudaSharedMemoryStatusResponse:
+        """List nothing."""
+        return pb.CudaSharedMemoryStatusResponse()
