@@ -106,8 +106,8 @@ class Endings:
         if outputs is None or request.line.ordering is None:
             self.noted.append(ended)
         else:
-            replies = request.line.ordering.reply(request, outputs)
-            self.noted.extend((*reply, None) for reply in replies)
+            for reply in request.line.ordering.reply(request, outputs):
+                self.noted.append((*_stood_for(reply), None))
 
     def has_noted(self, line: Line) -> bool:
         """Whether a request of a line has still to be told how it ended."""
@@ -154,8 +154,17 @@ class Endings:
             self._let_through(ordering.leave(request))
 
     def _let_through(self, replies: Iterable[Reply]) -> None:
-        for request, outputs in replies:
+        for request, outputs in map(_stood_for, replies):
             if self.noted:  # older replies are in there
                 self.noted.append((request, outputs, None))
             else:
                 self.end(request, outputs, None)
+
+
+def _stood_for(reply: Reply) -> Reply:
+    """Let the first of a batch that leaves stand for it: who came before may have been given up."""
+    request, _ = reply
+    if request.claims is not None:
+        request.is_first = bool(request.claims)
+        request.claims.clear()
+    return reply

@@ -119,7 +119,9 @@ class Line:
         rows = batch.rows if padded is None else padded.input_shapes[0][0]
         self.capacity.learn(rows, timing.took_s, batch.together)
         is_first = True
+        claims: list[None] | None = None if self.ordering is None else [None]
         for request in batch.requests:
+            request.claims = claims
             request.batch_rows = batch.rows
             request.is_first = is_first and not request.is_abandoned
             is_first = is_first and request.is_abandoned

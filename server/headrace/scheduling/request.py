@@ -47,11 +47,14 @@ class Request:
         is_abandoned: The caller left while the request was in flight; its result is dropped.
         batch_rows: Of the batch that it ran in.
         is_first: Whether it stands for that batch where batches are counted.
+        claims: Where replies are held back, one for each batch, shared by its requests: who leaves
+            first takes it, and stands for the batch.
     """
 
     __slots__ = (
         "batch_rows",
         "block",
+        "claims",
         "deadline",
         "is_abandoned",
         "is_first",
@@ -105,6 +108,7 @@ class Request:
         self.part: Part | None = None
         self.batch_rows = rows
         self.is_first = True
+        self.claims: list[None] | None = None
         self.block: Block | None = None
         self.state = RequestState.NEW
         self.is_abandoned = False

@@ -14,6 +14,7 @@ from headrace.errors import AbandonedError, DeviceError, EngineError, Overloaded
 from headrace.scheduling.ordering import Ordering
 from headrace.scheduling.request import Request
 from helpers.core_rig import Asked
+from helpers.delay_batcher import DelayBatcher
 from helpers.rows_rig import RowsRig
 
 IN_ORDER = BatchingSpec(max_rows=1, preserve_ordering=True)
@@ -134,3 +135,19 @@ def test_replies_that_are_held_leave_when_the_device_dies() -> None:
     assert [type(error) for error in rig.asked[0].errors] == [DeviceError]
     assert rig.line.ordering is not None
     assert len(rig.line.ordering) == 0
+
+
+def test_a_batch_is_counted_whoever_of_it_is_given_up(rig: RowsRig) -> None:
+    """Its first reply is held, and its caller leaves: the next that leaves stands for the batch."""
+    rig.line.batcher = together = DelayBatcher(3)
+    asked = [rig.ask(bytes([index])) for index in range(1, 4)]
+    rig.step()
+    assert len(together) == 0
+    rig.device.run_until(rig.clock() + 0.1)
+    rig.step()
+    assert rig.line.ordering is not None
+    assert rig.line.ordering.num_held == 3
+    rig.scheduler.cancel(asked[0].request)
+    rig.run()
+    assert [each.request.is_first for each in asked[1:]] == [True, False]
+    assert {each.request.batch_rows for each in asked} == {3}
