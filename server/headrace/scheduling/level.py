@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import NamedTuple
 
+from headrace.scheduling.ages import Ages
 from headrace.scheduling.fair import FairClock, Source
 from headrace.scheduling.flow import Entry, Flow
 from headrace.scheduling.request import Request
@@ -37,10 +38,10 @@ class Level:
     """Waiting requests of one kind and priority level."""
 
     __slots__ = (
+        "_ages",
         "_aside",
         "_clock",
         "_flows",
-        "_has_renewed",
         "_last_since",
         "_num_turns",
         "_turns",
@@ -65,13 +66,13 @@ class Level:
         self._num_turns = 0
         self._aside: list[tuple[float, int, Flow]] = []
         self._last_since = -inf
-        self._has_renewed = False  # some wait in the place of others, and count from their time
+        self._ages: Ages | None = None  # where some count from the time of those they replaced
 
     @property
     def since(self) -> float:
         """When the oldest began to wait; infinity when none waits."""
-        if self._has_renewed:
-            return min((entry[3] for entry in self.entries.values()), default=inf)
+        if self._ages is not None:
+            return self._ages.since()
         for entry in self.entries.values():
             return entry[3]
         return inf
@@ -97,8 +98,8 @@ class Level:
         """Queue a request."""
         request, since = entry[2], entry[3]
         self.entries[request] = entry
-        if since < self._last_since:
-            self._has_renewed = True
+        if since < self._last_since or self._ages is not None:
+            self._age(entry)
         else:
             self._last_since = since
         only = self.only
@@ -218,6 +219,15 @@ class Level:
         of_each_other = (its + 1) / self._clock.weight(source)
         others = of_each_other * (len(self._turns) - 1)
         return min(int(its + 1 + others), len(self.entries))
+
+    def _age(self, entry: Entry) -> None:
+        """Take in an entry that may count from before others' time; alone it is the oldest."""
+        if len(self.entries) == 1:
+            self._ages, self._last_since = None, entry[3]
+        elif self._ages is None:
+            self._ages = Ages(self.entries)
+        else:
+            self._ages.add(entry)
 
     def _list(self, flow: Flow) -> None:
         flow.is_listed = True
