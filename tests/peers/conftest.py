@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from helpers import onnx_models
 from helpers.environments import CLIENTS, ClientRun, run
 from helpers.server import TRANSPORTS, Server, ServerPool
 from load.models import DTYPES, write_repository
@@ -19,7 +20,10 @@ CLIENT_S = 40.0  # importing some of these clients takes two seconds by itself
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_repository(tmp_path_factory.mktemp("models"), MODELS)
+    folder = write_repository(tmp_path_factory.mktemp("models"), MODELS)
+    onnx_models.save(onnx_models.carries(), folder / "carries/1/model.onnx")
+    (folder / "carries/config.pbtxt").write_text(onnx_models.CARRIES_CONFIG)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from helpers.environments import perf_analyzer, run
 from helpers.server import Server
 
 # Short windows, and a spread that a shared machine cannot miss: this is not a measurement.
-QUICK = ("-p", "500", "-r", "10", "-s", "900", "--concurrency-range", "1:4")
+QUICK = ("-p", "500", "-r", "10", "-s", "900")
+LEVELS = ("--concurrency-range", "1:4")
 
 pytestmark = [
     pytest.mark.skipif(
@@ -24,11 +25,16 @@ pytestmark = [
 ]
 
 
+def analyze(server: Server, model: str, *arguments: str) -> str:
+    """Run it to its end; what it printed."""
+    binary, variables = perf_analyzer()
+    command: list[str | Path] = [binary, "-m", model, "-i", "grpc", "-u", server.address, *QUICK]
+    return run([*command, *arguments], timeout_s=90, env=variables)
+
+
 def assert_measured(server: Server, *arguments: str) -> None:
     """It ran to its end at every level, and read the server's own statistics."""
-    binary, variables = perf_analyzer()
-    command: list[str | Path] = [binary, "-m", "mlp", "-i", "grpc", "-u", server.address, *QUICK]
-    printed = run([*command, *arguments], timeout_s=90, env=variables)
+    printed = analyze(server, "mlp", *LEVELS, *arguments)
     assert re.findall(r"Request concurrency: (\d)", printed) == ["1", "2", "3", "4"]
     assert len(re.findall(r"Inference count: [1-9]\d*", printed)) == 4
     assert len(re.findall(r"Avg request latency: [1-9]\d* usec \(overhead", printed)) == 4
@@ -43,3 +49,20 @@ def test_unary_at_concurrency_one_to_four(server: Server) -> None:
 def test_streaming_at_concurrency_one_to_four(server: Server) -> None:
     """The same over ModelStreamInfer."""
     assert_measured(server, "--streaming", "--async")
+
+
+@pytest.mark.parametrize(
+    ("load", "num_levels"),
+    [
+        (("--concurrency-range", "2:3"), 2),
+        (("--concurrency-range", "2:3", "--streaming", "--async"), 2),
+        (("--request-rate-range", "100", "--num-of-sequences", "3"), 1),
+    ],
+    ids=["unary", "streaming", "rate"],
+)
+def test_sequences(server: Server, load: tuple[str, ...], num_levels: int) -> None:
+    """Of a model that keeps state: every part of every sequence is answered."""
+    failed = server.metrics()["nv_inference_request_failure_total"]
+    printed = analyze(server, "carries", "--sequence-length", "5", "-b", "1", *load)
+    assert len(re.findall(r"Sequence count: [1-9]\d* \([1-9]", printed)) == num_levels, printed
+    assert server.metrics()["nv_inference_request_failure_total"] == failed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from helpers.environments import TRITONCLIENT, ClientRun, python_environment
@@ -99,3 +100,15 @@ def test_streams(client: ClientRun, interpreter: Path) -> None:
     assert answer == ["7", 7.0, True]
     assert (status, "'nothing' is not found" in text) == ("StatusCode.NOT_FOUND", True)
     assert [status for status, _ in seen["deadline"]] == ["StatusCode.DEADLINE_EXCEEDED"]
+
+
+def test_sequences(client: ClientRun, interpreter: Path) -> None:
+    """Ids that are numbers and texts: every way to ask, each sequence its own sums."""
+    seen = client(interpreter, "tritonclient_sequences.py")
+    sums = np.cumsum([1.0, 2.0, 3.0, 4.0]).tolist()
+    for how in ("number", "large", "text", "stream", "text stream"):
+        assert seen[how] == sums, how
+    assert seen["asyncio"] == [sums] * 4
+    status, text = seen["unstarted"]
+    assert status == "StatusCode.INVALID_ARGUMENT"
+    assert "must specify the START flag on the first request of the sequence" in text
