@@ -25,7 +25,7 @@ from headrace.slots.blocks import Block
 class RegionRequest(Request):
     """See the rules above."""
 
-    __slots__ = ("_held", "_num_read_bytes", "_num_written_bytes", "_sources", "_table", "_wanted")
+    __slots__ = ("_held", "_num_read_bytes", "_num_written_bytes", "_table", "_wanted")
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class RegionRequest(Request):
         wanted: Mapping[int, RegionPart],
         line: Line,
         layout: Layout,
-        tensors: Sequence[Buffer | RegionPart],
+        tensors: Sequence[Any],
         *,
         parsed_at: float,
         **more: Any,
@@ -45,21 +45,20 @@ class RegionRequest(Request):
             wanted: Which outputs, by their place in the engine's order, go where.
             line: As all that is not named here, see `Request`.
             layout: Of the request.
-            tensors: The inputs' bytes in the engine's order, or where they lie.
+            tensors: The inputs' bytes in the engine's order, or the parts that they lie in.
             parsed_at: Clock seconds.
             **more: What else a request has.
 
         Raises:
             RequestError: A region is not there, or too small.
         """
-        super().__init__(line, layout, (), parsed_at=parsed_at, **more)
+        super().__init__(line, layout, tensors, parsed_at=parsed_at, **more)
         if layout.output_shapes is not None:
             for place, part in wanted.items():
                 _check_room(part, layout.output_sizes[place])
         parts = [tensor for tensor in tensors if isinstance(tensor, RegionPart)]
         self._table = table
         self._wanted = wanted
-        self._sources = tensors
         self._num_read_bytes = self._num_written_bytes = 0
         self._held = table.hold((*parts, *wanted.values()), parsed_at)
 
@@ -70,7 +69,8 @@ class RegionRequest(Request):
             RequestError: A region's memory has become shorter.
         """
         view, regions = block.view, iter(self._held)
-        for offset, source in zip(self.layout.input_offsets, self._sources, strict=True):
+        sources: Sequence[Buffer | RegionPart] = self.tensors
+        for offset, source in zip(self.layout.input_offsets, sources, strict=True):
             room = view[offset : offset + len(source)]
             if isinstance(source, RegionPart):
                 next(regions).read_into(room, source.offset)
@@ -80,7 +80,7 @@ class RegionRequest(Request):
         if self.layout.padded_to is not None:
             self._clear_padding(view, self.layout.padded_to)
         self.block = block
-        self._sources = ()
+        self.tensors = ()
 
     def end(self, outputs: Sequence[Output] | None, error: Exception | None) -> None:
         """End the request once its outputs are where they are wanted."""

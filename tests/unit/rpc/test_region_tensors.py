@@ -35,7 +35,16 @@ SHAPED = served(
     name="shaped",
     shapes_of=lambda shapes: (shapes[1],),
 )
-CATALOG = catalog_of(PAIR, TEXT, SHAPED)
+STATEFUL = served(
+    "start FP32[?,1] x FP32[?,4] had FP32[?,2]",
+    "y FP32[?,4] has FP32[?,2]",
+    """max_batch_size: 4 sequence_batching {
+  control_input { name: "start" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [0, 1] } }
+  state { input_name: "had" output_name: "has" data_type: TYPE_FP32 dims: [2] } }""",
+    name="stateful",
+    shapes_of=lambda shapes: (shapes[1], shapes[2]),
+)
+CATALOG = catalog_of(PAIR, TEXT, SHAPED, STATEFUL)
 A, B = bytes(range(16)), bytes(range(100, 108))
 P, Q = bytes(range(50, 66)), bytes(range(8))
 SPECS = {
@@ -81,7 +90,7 @@ class Front:
         self.table = self.files.table()
         self.table.register("r", "r", 0, 100, 0)
         self.table.register("o", "o", 0, 100, 0)
-        self.preparer = Preparer(CATALOG, Limits(), regions=self.table)
+        self.preparer = Preparer(CATALOG, Limits(), lambda *_: lambda *_: None, regions=self.table)
         self.device = SimDevice()
         self.blocks = BlockPool(self.device, 1 << 20)
 
@@ -101,6 +110,7 @@ class Front:
             parsed_at=0.0,
             on_end=lambda *_: None,
         )
+        prepared.submit(request, 0.0)
         return request, prepared
 
     def staged(self, raw: bytes) -> list[bytes]:
@@ -200,6 +210,17 @@ def test_shape_tensors_are_read_at_once(front: Front) -> None:
         (front.files.folder / "r").write_bytes(struct.pack("<2i", *values) + bytes(92))
         prepared, tensors = front.prepare(raw)
         assert prepared.layout_of(tensors).values == (struct.pack("<2i", *values),)
+
+
+def test_a_part_of_a_sequence(front: Front) -> None:
+    """What its model is told goes before and behind what lies in the region."""
+    request = pb.ModelInferRequest.FromString(
+        message("stateful", {"x": RegionPart("r", 4, 16)}, {})
+    )
+    request.parameters["sequence_id"].int64_param = 7
+    request.parameters["sequence_start"].bool_param = True
+    start, x, _ = front.staged(request.SerializeToString())
+    assert (start, x) == (struct.pack("<f", 1.0), A)
 
 
 def test_replies_say_where_outputs_are(front: Front) -> None:

@@ -47,7 +47,7 @@ def prepared(model: str, rows: int = 1, **parameters: Any) -> tuple[Any, Request
         parts.head, parts.raw
     )
     assert head.layout is not None
-    request = Request(
+    request = head.make(
         head.served.line,
         head.layout,
         tensors,
