@@ -71,13 +71,13 @@ def row_of(size_bytes: int, plain: Callable[[bytes], None], cached: Callable[[by
     times = max(3, int(SECONDS / (10e-6 + size_bytes * 1.5e-9)))
     cached(same)
     making_us = cpu_us(another, times)
-    figures_us = (
+    figures_us = [
         cpu_us(lambda: plain(same), times),
         cpu_us(lambda: cached(same), times),
         cpu_us(lambda: cached(another()), times) - making_us,
-    )
+    ]
     digest, tensor = ResponseCache(1).open().digest(MODEL), memoryview(same)[-size_bytes:]
-    figures_us += (cpu_us(lambda: digest.of([tensor]), times),)
+    figures_us.append(cpu_us(lambda: digest.of([tensor]), times))
     return f"{size_bytes:>10,} " + " ".join(f"{figure:>12.1f}" for figure in figures_us)
 
 

@@ -26,6 +26,10 @@ from headrace.slots.slot import Slot
 log = logging.getLogger(__name__)
 
 MAX_BATCHES_A_STEP = 32  # an inline model must not keep the front door from receiving
+MAX_STEP_S = 2e-3
+"""Nor one whose batches take up to a millisecond each (`LONGEST_INLINE_S`): 32 of them are many
+calls that nobody receives. The batch that goes over it is the step's last."""
+
 REPLIES_AT_ONCE = 8  # of inline models: a tenth less CPU a request under native, under 0.1 ms late
 REPLIES_S = 300e-6  # replies of a sweep are written by then, nearly always
 EXPIRE_EVERY_S = 0.02  # how late a queued request's deadline may be noticed when no lane is free
@@ -192,7 +196,7 @@ class Scheduler:
 
     def _dispatch(self, now: float) -> bool:
         """Fill free lanes; True when the step's share is used up with work left."""
-        num_batches = 0
+        num_left, until = MAX_BATCHES_A_STEP, now + MAX_STEP_S
         for line in list(self._active):
             batcher, pool = line.batcher, line.pool
             while pool.has_free_lane:
@@ -209,8 +213,8 @@ class Scheduler:
                     self._end_inline(slot, now)
                 else:
                     self.poller.watch(slot)
-                num_batches += 1
-                if num_batches >= MAX_BATCHES_A_STEP:
+                num_left = num_left - 1 if self._clock() < until else 0
+                if not num_left:
                     break
             if batcher.dropped:
                 self._endings.drop(batcher.dropped)
@@ -218,7 +222,7 @@ class Scheduler:
                 self._active.pop(line, None)
             elif not pool.is_ready:
                 self._fail_line(line)
-            if num_batches >= MAX_BATCHES_A_STEP:
+            if not num_left:
                 self._rotate(line)
                 return bool(self._active)
         return False
