@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MAX_CONFIG_BYTES = 1 << 20
 """A configuration written by hand is a few KiB; a model file saved under its name is far more."""
 
+_MAX_REASON_CHARS = 200  # protobuf repeats a number that is out of range
+
 _TOKEN = re.compile(
     r"""
     \#[^\n]*                                          # a comment
@@ -88,6 +90,8 @@ def parse_config(text: str, *, path: str) -> config_pb.ModelConfig:
         reason = _reason(str(error), text.split("\n"), line, column) + place.hint(str(error))
         reason = f"line {line}, column {column}: {reason}"
         raise ConfigError(reason, path=path, field=place.name) from None
+    except ValueError as error:  # of an enum by a number beyond 32 bits, which has no place
+        raise ConfigError(f"cannot be read: {str(error)[:_MAX_REASON_CHARS]}", path=path) from None
 
 
 def _reason(message: str, lines: list[str], line: int, column: int) -> str:
