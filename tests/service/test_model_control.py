@@ -151,6 +151,27 @@ def test_a_configuration_and_files_of_the_client(
     assert list(private.iterdir()) == []
 
 
+def test_files_that_a_killed_server_left_go_when_the_next_starts(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A second signal ends the process at once, as a kill does; those of living servers stay."""
+    content, private = onnx_models.adds(7).SerializeToString(), tmp_path_factory.mktemp("private")
+    env = {"TMPDIR": str(private), **NO_DEBUG}
+    options = ("--model-repository", folder, *EXPLICIT, "--allow-model-uploads")
+    killed = start(*options, env=env)
+    killed.wait_ready()
+    with serving(*options, env=env) as living, RpcClient(living.address) as client:
+        for address in (killed.address, living.address):
+            with triton.InferenceServerClient(address) as admin:
+                admin.load_model("sent", config="{}", files={"file:1/model.onnx": content})
+        killed.kill()
+        assert len(list(private.glob("headrace-models-*"))) == 2
+        with serving(*options, env=env):
+            assert len(list(private.glob("headrace-models-*"))) == 1
+            assert added(client, "sent") == 7
+    assert list(private.glob("headrace-models-*")) == []
+
+
 def test_files_are_refused_unless_the_operator_takes_them(folder: Path, transport: str) -> None:
     """UNIMPLEMENTED, with the option that would."""
     with controlled(folder, transport) as (_, admin, _client):

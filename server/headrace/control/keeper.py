@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from headrace.catalog import ModelCatalog
 from headrace.config import ServerConfig
 from headrace.control.model_control import ModelControl
+from headrace.control.own_folder import remove_dead
 from headrace.control.polling import RepositoryPoll
 from headrace.control.shelf import Shelf
 from headrace.control.start import load_at_start
 from headrace.control.swap import SlotWatch, Swap
-from headrace.control.uploads import UploadBounds, Uploads
+from headrace.control.uploads import FOLDERS, UploadBounds, Uploads
 from headrace.control.versions import VersionLoader
 from headrace.device.base import Device
 from headrace.errors import ConfigError
@@ -96,6 +97,7 @@ class ModelKeeper:
         """
         if self._config.allow_model_uploads:
             _check_runtime()
+            remove_dead(FOLDERS)
         self._core.device.bind_thread()
         loader = self._make_loader(self._core.blocks)
         started = load_at_start(self._config, self._shelf, loader, self._core.catalog)

@@ -14,17 +14,18 @@ import logging
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from headrace.control.own_folder import OwnFolder
 from headrace.errors import RequestError, TooLargeError, UnsupportedError
 from headrace.escape import printable
 
 log = logging.getLogger(__name__)
 
+FOLDERS: Final = "headrace-models-"  # how the names of all servers' folders begin
 PREFIX: Final = "file:"  # of the parameters that hold a file, as in Triton
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _MAX_PARTS: Final = 3  # VERSION/model.onnx/weights.bin, where a model is a folder
@@ -65,7 +66,7 @@ class Uploads:
 
     def __init__(self, bounds: UploadBounds) -> None:
         self._bounds = bounds
-        self._root: Path | None = None
+        self._root: OwnFolder | None = None
         self._sizes: dict[Path, int] = {}
         self._number = 0
 
@@ -109,9 +110,9 @@ class Uploads:
         check_plain("the name of the model", name)
         size_bytes = self._check_bytes(files, sum(self._sizes.values()))
         if self._root is None:
-            self._root = Path(tempfile.mkdtemp(prefix="headrace-models-"))  # 0700
+            self._root = OwnFolder(FOLDERS)
         self._number += 1
-        folder = self._root / str(self._number) / name
+        folder = self._root.path / str(self._number) / name
         self._sizes[folder] = size_bytes
         try:
             for parameter, content in files.items():
@@ -140,13 +141,13 @@ class Uploads:
         """Return a text without the path of the folder, which is nobody's business."""
         if self._root is None:
             return text
-        return re.sub(re.escape(f"{self._root}/") + r"\d+/", "", text)
+        return re.sub(re.escape(f"{self._root.path}/") + r"\d+/", "", text)
 
     def close(self) -> None:
         """Remove everything; a second call does nothing."""
         root, self._root = self._root, None
         if root is not None:
-            shutil.rmtree(root, ignore_errors=True)
+            root.close()
 
 
 def _relative(parameter: str) -> str:

@@ -155,14 +155,14 @@ def test_files_of_a_client_serve_and_go_with_their_model(rig: ControlRig) -> Non
     assert rig.ask("m") == 2
     root = rig.uploads._root
     assert root is not None
-    assert len(list(root.iterdir())) == 1
+    assert len(list(root.path.iterdir())) == 1
     rig.put("m", 1, 3)
     rig.load("m")
     assert rig.ask("m") == 3
-    assert list(root.iterdir()) == []
+    assert list(root.path.iterdir()) == []
     rig.load("m", "{}", upload(4))
     rig.unload("m")
-    assert list(root.iterdir()) == []
+    assert list(root.path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_files_of_a_client_that_are_no_model_leave_nothing(
         rig.load("m", config, files)
     assert "headrace-models" not in str(caught.value)
     root = rig.uploads._root
-    assert root is None or list(root.iterdir()) == []
+    assert root is None or list(root.path.iterdir()) == []
     assert not any("headrace-models" in entry.reason for entry in rig.catalog.index())
 
 

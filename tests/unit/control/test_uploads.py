@@ -139,7 +139,7 @@ def test_what_cannot_be_written_leaves_nothing(uploads: Uploads) -> None:
     with pytest.raises(OSError, match="exists"):
         uploads.put("m", {"file:1/x": b"x", "file:1/x/y": b"y"})  # `check` refuses that
     assert uploads._root is not None
-    assert list(uploads._root.iterdir()) == []
+    assert list(uploads._root.path.iterdir()) == []
     put(uploads, {"file:1/x": bytes(100)})
 
 
