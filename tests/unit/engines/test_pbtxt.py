@@ -50,7 +50,7 @@ def test_reads_what_triton_s_own_messages_read() -> None:
 
 
 def test_an_enum_beyond_any_number_is_refused() -> None:
-    """protobuf raises an error of another kind there, without a place."""
+    """Protobuf raises an error of another kind there, without a place."""
     error = failing(f"input {{ data_type: {'9' * 500} }}")
     assert error.reason.startswith("cannot be read: Value out of range: 999")
     assert len(error.reason) < 300
