@@ -124,7 +124,8 @@ class Places:
         Returns:
             Seconds; infinity for as long as nobody is made late, minus infinity for not at all.
         """
-        self._renew(now)
+        if now >= self._renew_at:
+            self._renew(now)
         key = rows, most_rows
         patience_s = self._patience_s.get(key)
         if patience_s is None:
@@ -142,14 +143,14 @@ class Places:
         return most_rows / coming if (most_rows - rows) / coming < wasted_s else -inf
 
     def _renew(self, now: float) -> None:
-        if now >= self._renew_at:
-            self._renew_at = now + self._slack_s
-            self._rates.clear()
-            self._patience_s.clear()
+        self._renew_at = now + self._slack_s
+        self._rates.clear()
+        self._patience_s.clear()
 
     def _most(self, limit: int, now: float) -> int:
         """Return how many at work do most in time, at most `limit`."""
-        self._renew(now)
+        if now >= self._renew_at:
+            self._renew(now)
         together = 1
         while together < limit and self._pays(together + 1, now):
             together += 1

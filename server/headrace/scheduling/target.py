@@ -51,9 +51,10 @@ class Target:
             return now
         opens = max(begin - self._lead_s, now)
         if together == 1:
-            until = waiting.since + self._places.patience_s(rows, most_rows, self._lead_s, now)
-            if until <= opens:
+            patience_s = self._places.patience_s(rows, most_rows, self._lead_s, now)
+            if patience_s < 0.0:
                 return opens
+            until = waiting.since + patience_s
         else:
             until = inf
             arriving = self._places.arrivals.rows_per_s(now)
