@@ -17,7 +17,7 @@ export PYTHONASYNCIODEBUG ?= 1
 # Tests use ONNX Runtime directly too; its wheels report usage unless told not to.
 export ORT_DISABLE_TELEMETRY ?= 1
 
-.PHONY: help setup demo serve test test-peers test-gpu test-tensorrt trt-matrix bench cover fuzz proto proto-check fmt lint types lock image clean
+.PHONY: help setup demo serve test test-peers test-gpu test-tensorrt trt-matrix bench compare cover fuzz proto proto-check fmt lint types lock image clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ bench: setup  ## throughput, latency and CPU of each transport and model, beside
 
 cover: setup  ## branch coverage of unit, contract and service tests; fails below the floor
 	$(PY) -m coverage run -m pytest -p no:cov --timeout=120 tests/unit tests/contract tests/service && $(PY) -m coverage combine --quiet && $(PY) -m coverage report
+
+compare: setup  ## every case asked of the real tritonserver and of headrace; writes docs/compatibility.md
+	PYTHONASYNCIODEBUG= PYTHONPATH=tests $(PY) -m helpers.comparison
 
 fuzz: .venv-fuzz/.stamp  ## SECONDS (600) of searching for bytes that break each reader; BODIES="wire plan" for some
 	PYTHONPATH=tests nice -n 19 .venv-fuzz/bin/python -m fuzz.run --seconds $(SECONDS) $(BODIES)

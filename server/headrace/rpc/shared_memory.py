@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headrace.errors import UnsupportedError
+from headrace.errors import NotFoundError, UnsupportedError
 from headrace.regions.table import RegionTable, shown
 from headrace_proto.v1 import inference_pb2 as pb
 
@@ -80,7 +80,9 @@ class SharedMemoryService:
 
     def cuda_status(
         self,
-        request: pb.CudaSharedMemoryStatusRequest,  # noqa: ARG002
+        request: pb.CudaSharedMemoryStatusRequest,
     ) -> pb.CudaSharedMemoryStatusResponse:
-        """List nothing."""
+        """List nothing; what is asked for by its name is not there."""
+        if request.name:
+            raise NotFoundError(f"CUDA {shown(request.name)} is not registered")
         return pb.CudaSharedMemoryStatusResponse()
