@@ -167,7 +167,7 @@ class ModelCatalog:
                 model.spec.name,
                 str(model.spec.version),
                 READY if model.is_ready else UNAVAILABLE,
-                "" if model.is_ready else "its slots have failed",
+                model.why_unready,
                 model,
             )
             for model in self.models()

@@ -80,6 +80,11 @@ class ServedModel:
         """Whether any slot takes work."""
         return self.line.pool.is_ready
 
+    @property
+    def why_unready(self) -> str:
+        """Why it is not ready, for people; empty while it is."""
+        return "" if self.is_ready else "its slots have failed"
+
     def plan(
         self, shapes: Sequence[Shape], sizes: Sequence[int], values: Sequence[bytes] = ()
     ) -> Layout:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Fault = tuple[str, str]  # field, reason
 
 _NOT_SERVED = {
-    "ensemble_scheduling": "ensembles are not served yet; serve their models one by one",
+    "ensemble_scheduling": 'goes with platform "ensemble" alone',
     "batch_input": "inputs made by the server from a batch are not served yet",
     "batch_output": "outputs scattered by the server over a batch are not served yet",
 }

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.engines.config_json import OVERRIDE
+from headrace.engines.ensemble_check import ensemble_faults
 from headrace.engines.pbtxt import read_config
-from headrace.engines.platforms import ONNX, Platform, identify
+from headrace.engines.platforms import ENSEMBLE, ONNX, Platform, identify
 from headrace.engines.version_policy import choose_versions, parse_version
 from headrace.errors import ConfigError
 from headrace_proto.v1 import model_config_pb2 as config_pb
@@ -32,7 +33,8 @@ class ModelSource:
         repository: The repository that holds the folder.
         config: As written, or empty; `name`, `platform`, `backend` and `default_model_filename`
             are filled in.
-        versions: Model file by version, ascending, as the version policy chose.
+        versions: Model file by version, ascending, as the version policy chose; of an ensemble the
+            version's folder.
         default_max_batch_size: What auto-completion takes when the model sets no limit itself.
         written: The configuration file, None when there is none.
     """
@@ -44,6 +46,11 @@ class ModelSource:
     versions: dict[int, Path]
     default_max_batch_size: int = DEFAULT_MAX_BATCH_SIZE
     written: Path | None = None
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether it is made of other models."""
+        return self.config.platform == ENSEMBLE.name
 
     @property
     def config_path(self) -> Path:
@@ -92,6 +99,8 @@ class FolderReader:
         folders = self._choose(folder, config, path)
         names = {name for each in folders.values() for name in list_names(each)}
         platform = identify(config, names, path=path)
+        if platform is ENSEMBLE:
+            return self._ensemble(folder, repository, config, folders, written)
         self._check_filenames(config, path)
         filename = self._filename(config, platform)
         versions = {
@@ -102,6 +111,19 @@ class FolderReader:
                 self.faults.append(_missing(folders[version], filename))
         config.name = folder.name
         fill_identity(config, platform)
+        return ModelSource(folder.name, folder, repository, config, versions, written=written)
+
+    def _ensemble(
+        self,
+        folder: Path,
+        repository: Path,
+        config: config_pb.ModelConfig,
+        versions: dict[int, Path],
+        written: Path | None,
+    ) -> ModelSource:
+        """Return a model that is no file: its version folders may be empty."""
+        config.name, config.platform, config.backend = folder.name, ENSEMBLE.name, ENSEMBLE.backend
+        self.faults.extend(ensemble_faults(config, folder=folder, path=str(written or folder)))
         return ModelSource(folder.name, folder, repository, config, versions, written=written)
 
     def _config(self, folder: Path) -> tuple[config_pb.ModelConfig, Path | None]:
@@ -133,9 +155,7 @@ class FolderReader:
             self.notes.append(f"{path}: version_policy: there is no version {version}; not served")
         if not choice.served:
             there = ", ".join(map(str, sorted(available))) or "none"
-            reason = (
-                f'no version to serve (there: {there}); put the model file into "{folder.name}/1/"'
-            )
+            reason = f'no version to serve (there: {there}); {_remedy(config)} "{folder.name}/1/"'
             raise ConfigError(reason, path=path)
         return {version: available[version] for version in choice.served}
 
@@ -205,6 +225,11 @@ def fill_identity(config: config_pb.ModelConfig, platform: Platform) -> None:
     config.platform = platform.name
     config.backend = platform.backend
     config.default_model_filename = config.default_model_filename or platform.filename
+
+
+def _remedy(config: config_pb.ModelConfig) -> str:
+    is_ensemble = config.HasField("ensemble_scheduling")
+    return "make an empty folder" if is_ensemble else "put the model file into"
 
 
 def _missing(folder: Path, filename: str) -> ConfigError:

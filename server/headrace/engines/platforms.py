@@ -25,6 +25,7 @@ class Platform:
 TENSORRT = Platform("tensorrt_plan", "tensorrt", "model.plan", (".plan", ".engine", ".trt"))
 ONNX = Platform("onnxruntime_onnx", "onnxruntime", "model.onnx", (".onnx",))
 PLATFORMS = (TENSORRT, ONNX)  # in the order in which Triton looks for their files
+ENSEMBLE = Platform("ensemble", "", "", ())  # no file: it is its configuration
 
 
 def platform_of_file(filename: str) -> Platform | None:
@@ -44,9 +45,8 @@ def identify(config: config_pb.ModelConfig, filenames: Collection[str], *, path:
     Raises:
         ConfigError: Not known, not served here, or `platform` and `backend` contradict each other.
     """
-    if config.HasField("ensemble_scheduling") or config.platform == "ensemble":
-        reason = "ensembles are not served yet; serve their models one by one"
-        raise ConfigError(reason, path=path, field="ensemble_scheduling")
+    if config.HasField("ensemble_scheduling") or config.platform == ENSEMBLE.name:
+        return _ensemble(config, path)
     by_platform = next((each for each in PLATFORMS if each.name == config.platform), None)
     by_backend = next((each for each in PLATFORMS if each.backend == config.backend), None)
     if config.platform and by_platform is None:
@@ -63,6 +63,17 @@ def identify(config: config_pb.ModelConfig, filenames: Collection[str], *, path:
         )
         raise ConfigError(reason, path=path, field="backend")
     return by_platform or by_backend or _by_filename(config, filenames, path)
+
+
+def _ensemble(config: config_pb.ModelConfig, path: str) -> Platform:
+    if not config.HasField("ensemble_scheduling"):
+        reason = f'is missing; platform "{ENSEMBLE.name}" needs its steps'
+        raise ConfigError(reason, path=path, field="ensemble_scheduling")
+    for field, got in (("platform", config.platform), ("backend", config.backend)):
+        if got not in ("", ENSEMBLE.name):
+            reason = f'"{got}" has no ensemble_scheduling; expected platform "{ENSEMBLE.name}"'
+            raise ConfigError(reason, path=path, field=field)
+    return ENSEMBLE
 
 
 def _by_filename(config: config_pb.ModelConfig, filenames: Collection[str], path: str) -> Platform:

@@ -42,6 +42,7 @@ HONOURED = frozenset(
         "instance_group.gpus",
         "instance_group.profile",
         "dynamic_batching",
+        "ensemble_scheduling.step",
         "model_warmup",
         "response_cache.enable",
         "optimization.input_pinned_memory.enable",  # true: blocks are pinned where there is a GPU
@@ -62,7 +63,6 @@ HONOURED = frozenset(
         # Refused with a fault of their own.
         "sequence_batching.iterative_sequence",
         "sequence_batching.state.use_growable_memory",
-        "ensemble_scheduling",
         "batch_input",
         "batch_output",
         "model_transaction_policy.decoupled",

@@ -124,6 +124,7 @@ class LocalLink:
         with self._lock:
             for each in (line, *line.pins):
                 self._scheduler.drop_waiting(each, error)
+            self._scheduler.ensembles.settle()
 
     def remove_line(self, line: Line) -> None:
         """Forget a line that is done with."""

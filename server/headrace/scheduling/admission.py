@@ -37,7 +37,7 @@ class Admission:
 
     def __init__(self, blocks: BlockPool, *, max_waiting_bytes: int) -> None:
         self._blocks = blocks
-        self._max_waiting_bytes = max_waiting_bytes
+        self.max_waiting_bytes = max_waiting_bytes
         self._waiting: deque[Request] = deque()
         self._waiting_bytes = 0
         self.is_open = True
@@ -61,7 +61,7 @@ class Admission:
             HeadraceError: The model's policy does not let it wait.
         """
         line = request.line
-        if not self.is_open:
+        if not self.is_open and not request.is_step:
             line.metrics.dropped("shutdown")
             raise UnavailableError(SHUTTING_DOWN)
         if request.deadline is not None and request.deadline <= now:
@@ -201,7 +201,7 @@ class Admission:
     def _wait(self, request: Request) -> None:
         size_bytes = request.layout.size_bytes
         line = request.line
-        if self._waiting_bytes + size_bytes > self._max_waiting_bytes:
+        if self._waiting_bytes + size_bytes > self.max_waiting_bytes:
             line.metrics.dropped("no_block")
             raise OverloadedError(
                 "Exceeds maximum queue size: the staging memory is in use and as much again waits"

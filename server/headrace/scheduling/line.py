@@ -27,6 +27,7 @@ class Line:
         capacity: What batches take, by their rows; kept up to date where there is a policy.
         ordering: Of replies; None where each leaves as soon as it is there.
         is_retired: It takes nothing more; what is in is served.
+        is_ensemble: It has no slots: its requests make requests to other lines.
         sequences: The batcher, where it keeps state between requests.
         pins: Lines of one slot each, taken out of the pool for one stream each.
         batcher_of: Makes the batcher of such a line.
@@ -44,6 +45,7 @@ class Line:
     ordering: Ordering | None = None
     burst_size: int = 0
     is_retired: bool = False
+    is_ensemble: bool = False
     pins: list[Line] = field(default_factory=list)
     batcher_of: Callable[[SlotPool], Batcher] = lambda pool: SingleBatcher(pool.least_s)
     has_policy: bool = field(init=False)
@@ -87,6 +89,8 @@ class Line:
         """
         if self.is_retired:
             raise RetiredError(f"this version of {self.model} has been unloaded")
+        if self.is_ensemble:
+            raise NoSlotError(f"{self.model} is an ensemble: it has no slots that could be pinned")
         slot = self.pool.reserve()
         if slot is None:
             num_slots, num_pinned = len(self.pool.slots), self.pool.num_reserved

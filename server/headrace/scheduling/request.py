@@ -45,6 +45,7 @@ class Request:
             memoryviews among the outputs are valid only during the call.
         tag: The front door's own.
         is_abandoned: The caller left while the request was in flight; its result is dropped.
+        is_step: It is an ensemble's, which has been let in.
         batch_rows: Of the batch that it ran in.
         is_first: Whether it stands for that batch where batches are counted.
         claims: Where replies are held back, one for each batch, shared by its requests: who leaves
@@ -74,6 +75,8 @@ class Request:
         "timeout_s",
         "timing",
     )
+
+    is_step = False
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from math import inf
 from headrace.errors import DeviceError, HeadraceError, UnavailableError
 from headrace.scheduling.admission import SHUTTING_DOWN, Admission
 from headrace.scheduling.endings import ABANDONED, Endings
+from headrace.scheduling.ensembles import Ensembles
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request, RequestState
 from headrace.slots.blocks import BlockPool
@@ -51,6 +52,8 @@ class Scheduler:
         self._is_broken = False
         self._endings = Endings(blocks, clock=clock, fail_line=self._fail_line)
         self._noted = self._endings.noted
+        self.ensembles = Ensembles(self, blocks, admission, self._endings, clock=clock)
+        self._news = self.ensembles.news
 
     @property
     def is_idle(self) -> bool:
@@ -103,10 +106,13 @@ class Scheduler:
         is_burst = line in self._active and line.length >= line.burst_size
         if is_burst and line.pool.has_free_lane:
             self._dispatch(now)  # many came at once: those that find a lane do not wait
-        if line.has_policy:
-            is_staged = self._admit_by_policy(request, now)
-        else:
+        if not line.has_policy:
             is_staged = self._admission.admit(request, now)
+        elif line.is_ensemble:
+            self.ensembles.begin(request, now)
+            return
+        else:
+            is_staged = self._admit_by_policy(request, now)
         if is_staged:
             self._queue(request, now)
 
@@ -135,6 +141,8 @@ class Scheduler:
                 self._queue(request, now)
         has_more = self._dispatch(now) if self._active else False
         self._endings.flush()
+        if self._news:
+            has_more = self.ensembles.advance(now)
         if self.poller.sticky is not None and not self._is_broken:
             self._fail_device(self.poller.sticky)
         if now >= self._expire_at:
@@ -162,14 +170,12 @@ class Scheduler:
 
     def drop_queued(self, error: HeadraceError) -> None:
         """End everything that is not in flight with `error`."""
-        for request in self._admission.clear():
+        waiting = [*self.ensembles.clear(), *self._admission.clear()]
+        waiting += [request for line in self._active for request in line.batcher.clear()]
+        self._active.clear()
+        for request in waiting:
             request.line.metrics.dropped("shutdown")
             self._endings.end(request, None, error)
-        for line in list(self._active):
-            for request in line.batcher.clear():
-                line.metrics.dropped("shutdown")
-                self._endings.end(request, None, error)
-        self._active.clear()
 
     def close(self) -> None:
         """Refuse new requests and end those that never reached the device."""

@@ -37,7 +37,13 @@ def faults_of(
     [
         # by itself
         (ONNX + "max_batch_size: -1", DYNAMIC, CPU, "max_batch_size", "-1 is negative"),
-        (ONNX + "ensemble_scheduling { }", DYNAMIC, CPU, "ensemble_scheduling", "not served yet"),
+        (
+            ONNX + "ensemble_scheduling { }",
+            DYNAMIC,
+            CPU,
+            "ensemble_scheduling",
+            "goes with platform",
+        ),
         (ONNX + "batch_input { }", DYNAMIC, CPU, "batch_input", "not served yet"),
         (ONNX + "batch_output { }", DYNAMIC, CPU, "batch_output", "not served yet"),
         (

@@ -159,8 +159,14 @@ def test_what_is_no_version_is_passed_over_with_a_note(tmp_path: Path) -> None:
             "default_model_filename",
             "does not tell the platform",
         ),
-        ('platform: "ensemble"', "ensemble_scheduling", "not served yet"),
-        ("ensemble_scheduling { }", "ensemble_scheduling", "not served yet"),
+        ('platform: "ensemble"', "ensemble_scheduling", "is missing"),
+        ("ensemble_scheduling { }", "ensemble_scheduling.step", "is missing"),
+        ('backend: "onnxruntime" ensemble_scheduling { }', "backend", "has no ensemble_scheduling"),
+        (
+            'platform: "onnxruntime_onnx" ensemble_scheduling { }',
+            "platform",
+            "has no ensemble_scheduling",
+        ),
         (
             'backend: "onnxruntime" default_model_filename: "../../x"',
             "default_model_filename",

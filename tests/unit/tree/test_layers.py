@@ -23,7 +23,7 @@ COMPOSITION = (
     *("access", "client_shm", "descriptors", "port"),
     *("__main__", "app", "banner", "catalog", "cli", "fronts", "life", "loader", "logging_setup"),
     *("building", "control", "memory", "model", "naps", "observe", "opening", "table", "trials"),
-    *("lines", "warm_batches", "warm_samples", "sequence_seats"),
+    *("ensemble", "lines", "warm_batches", "warm_samples", "sequence_seats"),
     *("ladder", "timeline"),
 )
 
