@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.model import ServedModel
 
 OFF = "-"
-"""Stands for the address of metrics when they are off."""
+"""Stands for what there is not, such as the address of metrics when they are off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class BannerModel:
     version: str
     platform: str
     max_batch_size: int  # rows; 0 = the model has no batch dimension
-    slots: str  # their number, with a word on how they run where there is one to say
+    slots: str  # their number, with a word on how they run where there is one to say; "-": none
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,13 @@ class Banner:
 def banner_model(model: ServedModel) -> BannerModel:
     """Return what is said of a served model."""
     slots = model.line.pool.slots
+    inline = " (inline)" if slots and slots[0].is_inline else ""
     return BannerModel(
         name=model.spec.name,
         version=str(model.spec.version),
         platform=model.spec.platform,
         max_batch_size=model.spec.max_batch_size,
-        slots=f"{len(slots)} (inline)" if slots[0].is_inline else str(len(slots)),
+        slots=f"{len(slots)}{inline}" if slots else OFF,
     )
 
 

@@ -105,6 +105,9 @@ class StepModels:
             if not model.is_ready or model.line.is_retired:
                 reason = f"it depends on '{step.model}', which is not at ready state"
                 return _Found(generation, (), reason)
+            if model.line.sequences is not None:
+                reason = f"'{step.model}' keeps state between requests, and cannot be a step yet"
+                return _Found(generation, (), reason, is_wrong=True)
             models.append(model)
         faults = model_faults(self._config, [model.config for model in models])
         reason = "; ".join(f"{field}: {why}" for field, why in faults)
@@ -140,6 +143,7 @@ class ServedEnsemble(ServedModel):
         self.footprint = None
         self.graphs = None
         self.taken_bytes = 0
+        self.cache = None  # a model may be replaced, and its replies with it
         self._models = models
 
     @property
@@ -209,6 +213,8 @@ def open_ensemble(
         log.warning("%s version %d is not ready: %s", spec.name, version, found.reason)
     if config.model_warmup:
         log.warning("%s: model_warmup is not run: its models have samples of their own", spec.name)
+    if config.response_cache.enable:
+        log.warning("%s: response_cache: the replies of ensembles are not kept", spec.name)
     for field in unhonoured(source.config):
         log.warning("%s: %s is set, but headrace does not honour it yet", source.name, field)
     return ServedEnsemble(spec, config, line, models)

@@ -25,6 +25,7 @@ from headrace.engines.model_spec import ModelSpec
 from headrace.engines.platforms import ONNX
 from headrace.engines.repository import Found
 from headrace.engines.warmup_config import samples_of
+from headrace.ensemble import load_order, open_ensemble
 from headrace.errors import ConfigError, HeadraceError
 from headrace.lines import open_line
 from headrace.metrics import Metrics, ModelMetrics
@@ -69,12 +70,25 @@ class Loader:
         *,
         clock: Callable[[], float],
         cache: ResponseCache | None = None,
+        catalog: ModelCatalog | None = None,
     ) -> None:
+        """Prepare.
+
+        Args:
+            device: Where models run.
+            blocks: Where they are warmed up.
+            metrics: Where they are counted.
+            options: The operator's.
+            clock: Seconds.
+            cache: Of answers; None without one.
+            catalog: Where ensembles find their models; without it none can be loaded.
+        """
         self._device = device
         self._blocks = blocks
         self._metrics = metrics
         self._options = options
         self._cache = cache
+        self._catalog = ModelCatalog() if catalog is None else catalog
         self._opener = SlotOpener(
             device, blocks, clock=clock, default_num_slots=options.default_num_slots
         )
@@ -92,6 +106,9 @@ class Loader:
             HeadraceError: It cannot be served; says the file, the field and the reason. Nothing of
                 it stays open.
         """
+        if source.is_ensemble:
+            most = self._options.default_max_queue_size
+            return open_ensemble(source, version, self._catalog, self._metrics, max_queue_size=most)
         path = source.versions[version]
         free_bytes = self._free_bytes()
         with ExitStack() as undo:
@@ -235,7 +252,7 @@ def load_all(found: Found, loader: Loader, catalog: ModelCatalog) -> int:
     for fault in found.faults:
         log.error("%s", fault)
         catalog.add_failed(models.get(id(fault), "repository"), 0, str(fault))
-    for source in found.models:
+    for source in load_order(found.models):
         for version in source.versions:
             try:
                 catalog.add(loader.load(source, version))

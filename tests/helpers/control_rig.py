@@ -109,7 +109,8 @@ class ControlRig:
         """A loader that counts."""
         self.num_loads += 1
         self.on_load()
-        return Loader(self.device, blocks, self.metrics, LoadOptions(), clock=time.monotonic)
+        parts = (self.device, blocks, self.metrics, LoadOptions())
+        return Loader(*parts, clock=time.monotonic, catalog=self.catalog)
 
     def put(self, name: str, version: int, value: float, config: str | None = None) -> Path:
         """Write a version that adds `value`; its file has another size for another value."""
@@ -119,6 +120,26 @@ class ControlRig:
         onnx_models.save(built, path)
         if config is not None:
             (self.folder / name / "config.pbtxt").write_text(config)
+        return path
+
+    def put_chain(self, name: str, *models: str) -> Path:
+        """Write an ensemble that hands `x` from model to model."""
+        tensors = ["x", *(f"t{index}" for index in range(1, len(models))), "y"]
+        steps = "".join(
+            f"""step {{ model_name: "{model}" model_version: -1
+                input_map {{ key: "x" value: "{tensors[index]}" }}
+                output_map {{ key: "y" value: "{tensors[index + 1]}" }} }}"""
+            for index, model in enumerate(models)
+        )
+        folder = self.folder / name
+        (folder / "1").mkdir(parents=True, exist_ok=True)
+        path = folder / "config.pbtxt"
+        path.write_text(
+            f"""platform: "ensemble" max_batch_size: 4
+            input {{ name: "x" data_type: TYPE_FP32 dims: 4 }}
+            output {{ name: "y" data_type: TYPE_FP32 dims: 4 }}
+            ensemble_scheduling {{ {steps} }}"""
+        )
         return path
 
     def begin(self, name: str, version: str = "") -> Call:

@@ -177,7 +177,10 @@ class ModelKeeper:
         )
         core = self._core
         return Loader(
-            core.device, blocks, core.metrics, options, clock=self._clock, cache=core.cache
+            *(core.device, blocks, core.metrics, options),
+            clock=self._clock,
+            cache=core.cache,
+            catalog=core.catalog,
         )
 
 

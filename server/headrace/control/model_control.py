@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 from headrace.catalog import ModelCatalog
-from headrace.control.shelf import Shelf, Taken
-from headrace.control.swap import Swap
+from headrace.control.shelf import Shelf, Taken, failed
+from headrace.control.swap import Loaded, Swap
 from headrace.control.versions import VersionLoader
+from headrace.engines.ensemble_plan import models_of
+from headrace.engines.model_folder import ModelSource
 from headrace.errors import HeadraceError, OverloadedError, UnavailableError
 from headrace.scheduling.admission import SHUTTING_DOWN
 
@@ -63,6 +65,7 @@ class ModelControl:
         self._is_leaving = is_leaving
         self.taken: dict[str, Taken] = {}  # by name, as it was loaded last
         self._num_waiting = 0
+        self._ensembles: set[str] = set()  # whose models are being loaded: they may form a circle
         self._thread = ThreadPoolExecutor(1, "headrace-loader", initializer=bind_thread)
 
     async def load(
@@ -70,7 +73,8 @@ class ModelControl:
     ) -> None:
         """Serve a model as it is now; return when it serves.
 
-        A version that has not changed since it was loaded is left as it is.
+        A version that has not changed since it was loaded is left as it is. The models of an
+        ensemble that are not served are loaded first.
 
         Args:
             name: Of the model.
@@ -83,18 +87,22 @@ class ModelControl:
         try:
             if files:
                 self._shelf.check_files(files)
-            await self.run(self.load_now, name, config, files or NO_FILES)
+            await self.run(self.load_now, name, config, files or NO_FILES, True)
         except HeadraceError as error:
             log.warning("a client's load of %s failed: %s", name, error)
             raise
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, *, with_dependents: bool = False) -> None:
         """Stop serving a model; return when no new request reaches it. Unknown ones are no error.
+
+        Args:
+            name: Of the model.
+            with_dependents: The models of an ensemble, too, but for those that others are made of.
 
         Raises:
             HeadraceError: It was not begun.
         """
-        await self.run(self.unload_now, name)
+        await self.run(self.unload_now, name, with_dependents)
 
     async def names(self) -> list[str]:
         """Return the names of all models that could be loaded, in order."""
@@ -117,10 +125,18 @@ class ModelControl:
             self._num_waiting -= 1
 
     def load_now(
-        self, name: str, config: str | None = None, files: Mapping[str, bytes] = NO_FILES
+        self,
+        name: str,
+        config: str | None = None,
+        files: Mapping[str, bytes] = NO_FILES,
+        must_be_ready: bool = False,
     ) -> None:
-        """Load a model; on the loading thread only. See `load`."""
+        """Load a model; on the loading thread only. See `load`.
+
+        Without `must_be_ready` an ensemble is served that lacks a model: that may come later.
+        """
         taken = self._shelf.take(name, config, files)
+        self._load_models_of(taken.source)
         before, served = self.taken.get(name), self._catalog.versions(name)
         wanted = set(taken.source.versions)
         unchanged = set()
@@ -133,6 +149,8 @@ class ModelControl:
             return
         try:
             new = self._loader.load(taken, missing) if missing else []
+            if must_be_ready:
+                _check_ready(name, new)
         except BaseException:
             self._shelf.put_back(taken)
             raise
@@ -142,7 +160,7 @@ class ModelControl:
             self._shelf.put_back(before)
         log.info("%s serves %s", name, ", ".join(f"version {each}" for each in sorted(wanted)))
 
-    def unload_now(self, name: str) -> None:
+    def unload_now(self, name: str, with_dependents: bool = False) -> None:
         """Unload a model; on the loading thread only. See `unload`."""
         before = self.taken.pop(name, None)
         self._catalog.write_off(name)
@@ -150,6 +168,21 @@ class ModelControl:
         if before is not None:
             self._shelf.put_back(before)
             log.info("%s is unloaded", name)
+        for each in models_of(before.source.config) if before and with_dependents else ():
+            others = (taken.source.config for taken in self.taken.values())
+            if all(each not in models_of(config) for config in others):
+                self.unload_now(each, with_dependents)
+
+    def _load_models_of(self, source: ModelSource) -> None:
+        """Load the models of an ensemble that are not served; what fails is told by its end."""
+        self._ensembles.add(source.name)
+        for name in models_of(source.config):
+            if name not in self._ensembles and not self._catalog.versions(name):
+                try:
+                    self.load_now(name)
+                except HeadraceError as error:
+                    log.warning("%s, which is a part of %s: %s", name, source.name, error)
+        self._ensembles.discard(source.name)
 
     async def close(self, grace_s: float) -> bool:
         """Do nothing more; False when a load is still at work after the grace. Idempotent."""
@@ -176,3 +209,16 @@ class ModelControl:
             self._swap.see_off()
         except Exception:
             log.exception("what was unloaded could not be closed because of a bug")
+
+
+def _check_ready(name: str, new: Sequence[Loaded]) -> None:
+    """Refuse an ensemble that lacks a model, and close it again.
+
+    Raises:
+        RequestError: It does.
+    """
+    reasons = [each.model.why_unready for each in new if each.model.why_unready]
+    if reasons:
+        for each in new:
+            each.close()
+        raise failed(name, reasons[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,9 +11,12 @@ from headrace.config import ServerConfig
 from headrace.config.control import EVERY_MODEL
 from headrace.control.shelf import Shelf, Taken
 from headrace.control.signature import Signature, read_signature
+from headrace.engines.ensemble_plan import models_of
 from headrace.engines.repository import Found, find_models, read_model
 from headrace.errors import ConfigError
 from headrace.loader import Loader, load_all
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ def load_at_start(
     seen = {name: read_signature(places[0]) for name, places in by_name.items() if len(places) == 1}
     found = _find(config, shelf, loader.compute_capability)
     num_faults = load_all(found, loader, catalog)
+    if config.model_control_mode != "poll":  # there the models of an ensemble may come later
+        num_faults += _tell_unready(catalog)
     if num_faults and config.exit_on_error:
         raise ConfigError(
             f"{num_faults} of the models cannot be served (see the log); "
@@ -56,6 +62,14 @@ def load_at_start(
     return Started(taken, seen)
 
 
+def _tell_unready(catalog: ModelCatalog) -> int:
+    """Log which ensembles lack a model; return how many."""
+    unready = [model for model in catalog.models() if not model.is_ready]
+    for model in unready:
+        log.error("%s is not ready: %s", model.spec.name, model.why_unready)
+    return len(unready)
+
+
 def _find(config: ServerConfig, shelf: Shelf, compute_capability: str) -> Found:
     names = config.load_model
     if config.model_control_mode != "explicit" or names == (EVERY_MODEL,):
@@ -64,11 +78,16 @@ def _find(config: ServerConfig, shelf: Shelf, compute_capability: str) -> Found:
         )
     found = find_models((), config.model_files)  # the operator named them
     places = shelf.places()
-    for name in dict.fromkeys(names):
-        if all(source.name != name for source in found.models):
-            try:
-                place = places.one(name)
-                found.models.append(read_model(place, compute_capability=compute_capability))
-            except ConfigError as fault:
-                found.blame(name, [fault])
+    wanted = dict.fromkeys(names)
+    while wanted:
+        name, _ = wanted.popitem()
+        if name in found.wrong or any(source.name == name for source in found.models):
+            continue
+        try:
+            place = places.one(name)
+            found.models.append(read_model(place, compute_capability=compute_capability))
+        except ConfigError as fault:
+            found.blame(name, [fault])
+        else:
+            wanted |= dict.fromkeys(models_of(found.models[-1].config))
     return found

@@ -253,5 +253,7 @@ def _wishes(request: pb.ModelInferRequest, served: Served) -> Wishes | None:
     wishes = wishes_of(request.parameters)
     if not served.line.has_policy:
         return None
+    if served.line.is_ensemble:
+        return wishes  # its models know their levels
     num_levels = 1 if served.spec.batching is None else served.spec.batching.num_priorities
     return wishes if wishes.priority <= num_levels else wishes._replace(priority=0)

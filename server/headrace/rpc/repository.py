@@ -30,8 +30,12 @@ class Control(Protocol):
             HeadraceError: It was not loaded; what served before serves on.
         """
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, *, with_dependents: bool) -> None:
         """Stop serving a model; return when no new request reaches it.
+
+        Args:
+            name: Of the model.
+            with_dependents: The models of an ensemble, too, but for those that others are made of.
 
         Raises:
             HeadraceError: It was not begun.
@@ -117,16 +121,18 @@ class RepositoryService:
     async def unload(
         self, request: pb.RepositoryModelUnloadRequest
     ) -> pb.RepositoryModelUnloadResponse:
-        """Unload a model; nothing depends on it, so that `unload_dependents` changes nothing."""
+        """Unload a model, with `unload_dependents` the models of an ensemble as well."""
         _check_repository(request.repository_name)
         control = self._allowed()
+        with_dependents = False
         for name, value in request.parameters.items():
             if name != "unload_dependents" or value.WhichOneof("parameter_choice") != "bool_param":
                 raise RequestError(
                     f"Unrecognized unload parameter '{printable(name, SHOWN_CHARS)}': expected "
                     "'unload_dependents', a bool"
                 )
-        await control.unload(request.model_name)
+            with_dependents = value.bool_param
+        await control.unload(request.model_name, with_dependents=with_dependents)
         return pb.RepositoryModelUnloadResponse()
 
     def _allowed(self) -> Control:

@@ -24,8 +24,8 @@ class Control:
     async def load(self, name: str, config: str | None, files: Mapping[str, bytes]) -> None:
         self.asked.append(("load", name, config, dict(files)))
 
-    async def unload(self, name: str) -> None:
-        self.asked.append(("unload", name))
+    async def unload(self, name: str, *, with_dependents: bool) -> None:
+        self.asked.append(("unload", name, with_dependents))
 
     async def names(self) -> list[str]:
         return ["a", "m", "z"]
@@ -75,8 +75,8 @@ def test_what_a_client_sends_is_handed_on(service: RepositoryService, control: C
         ("load", "m", None, {}),
         ("load", "m", "{}", {}),
         ("load", "m", "{}", {"file:1/model.onnx": b"x", "file:l": b""}),
-        ("unload", "n"),
-        ("unload", "n"),
+        ("unload", "n", False),
+        ("unload", "n", True),
     ]
 
 
