@@ -11,6 +11,7 @@ from headrace.engines.batching_spec import BatchingSpec
 from headrace.engines.layout import plan_layout
 from headrace.engines.sequence_spec import SequenceSpec, State
 from headrace.errors import EngineError
+from headrace.metrics import Metrics
 from headrace.scheduling.dynamic import DynamicBatcher
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Request
@@ -169,7 +170,7 @@ class SequenceQueue:
         self.batcher = SequenceBatcher(
             inner, self.ledger, idle_s=idle_s, max_sequences=max_sequences
         )
-        self.line = Line("m", self.batcher, None, None, 1000)  # type: ignore[arg-type]
+        self.line = Line("m", self.batcher, SlotPool(()), Metrics().model("m", "1"), 1000)
         self.asked: list[Request] = []
         self.in_flight: list[Request] = []
         self.ended: dict[Request, str] = {}

@@ -273,7 +273,7 @@ class Oracle:
         self.carried[part.id] = None if part.is_end else [*on, request.tag]
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(STEPS, st.integers(1, 3), st.integers(1, 4))
 def test_whatever_happens_order_and_state_are_right(
     steps: list[tuple[Any, ...]], max_sequences: int, max_rows: int
