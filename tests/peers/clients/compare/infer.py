@@ -52,11 +52,6 @@ for _algorithm in ("gzip", "deflate"):
         return told(answer.get_response())
 
 
-@cases("infer with a deadline that has passed")
-def _deadline(server: Server) -> Facts:
-    return told(server.stub.ModelInfer(pair(), timeout=1e-6))
-
-
 @cases("infer with metadata of its own")
 def _metadata(server: Server) -> Facts:
     return told(server.infer(pair(), metadata=(("x-a", "1"), ("headrace-x", "2"))))
