@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from headrace.errors import NotFoundError, RequestError, UnavailableError
+from headrace.escape import cited
 from headrace.link.base import IndexEntry
 from headrace.model import ServedModel
 
@@ -145,7 +146,7 @@ class ModelCatalog:
         versions = self._served.get(name)
         if version and not (version.isascii() and version.isdigit() and len(version) < 19):
             raise RequestError(
-                f"failed to get model version from specified version string '{version[:32]}': "
+                f"failed to get model version from specified version string '{cited(version)}': "
                 "expected a number, or nothing for the newest"
             )
         if versions is None:
@@ -185,7 +186,7 @@ class ModelCatalog:
         if any(not _is_unloaded(absent) for absent in states):
             return UnavailableError(f"Request for unknown model: '{name}' is not at ready state")
         what = "has no available versions" if states else "is not found"
-        return NotFoundError(f"Request for unknown model: '{name[:64]}' {what}")
+        return NotFoundError(f"Request for unknown model: '{cited(name)}' {what}")
 
     def _no_version(self, name: str, version: int, versions: Versions) -> Exception:
         absent = self._absent.get((name, version))

@@ -7,6 +7,14 @@ from typing import Final
 MAX_CHARS: Final = 4096
 """A log line's worth; a client's name for a model may be as long as the largest message."""
 
+SHOWN_CHARS: Final = 80
+"""Of a value that a text repeats: enough to know it by."""
+
+
+def cited(value: str) -> str:
+    """Return a value that came from outside as a text may repeat it: on one line, and cut."""
+    return printable(value, SHOWN_CHARS)
+
 
 def printable(text: str, max_chars: int = MAX_CHARS) -> str:
     r"""Return the text with everything unprintable escaped, cut when it is too long.

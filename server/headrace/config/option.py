@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 
 from headrace.config.kinds import Boolean, Kind, Many, kind_of
 from headrace.errors import ConfigError
+from headrace.escape import cited
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Option:
             return self.kind.read(raw)
         except (ValueError, OverflowError):
             is_secret = isinstance(self.kind, Many) and self.kind.is_secret
-            came = "a value that is not shown, for it is secret" if is_secret else repr(raw)
+            came = "a value that is not shown, for it is secret" if is_secret else cited(repr(raw))
             raise self.error(
                 f"got {came}, expected {self.kind.expected}", field=field, path=path
             ) from None

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from headrace.engines.batching_spec import BatchingSpec, QueuePolicy
+from headrace.escape import cited
 
 if TYPE_CHECKING:
     from headrace_proto.v1 import model_config_pb2 as config_pb
@@ -65,16 +66,20 @@ def check_batching(config: config_pb.ModelConfig) -> Iterator[Fault]:
         yield from _check_priorities(config.dynamic_batching)
     if TARGET_P99_MS in config.parameters and not _target_ms(config) > 0:
         came = _text(config, TARGET_P99_MS)
-        yield _field(TARGET_P99_MS), f'"{came}" is not a number of milliseconds above 0'
+        yield _field(TARGET_P99_MS), f'"{cited(came)}" is not a number of milliseconds above 0'
     if QUEUE_POLICY in config.parameters:
         came = _text(config, QUEUE_POLICY)
         if came not in (FIFO, LATEST):
-            yield _field(QUEUE_POLICY), f'"{came}" is unknown; expected "{FIFO}" or "{LATEST}"'
+            yield (
+                _field(QUEUE_POLICY),
+                f'"{cited(came)}" is unknown; expected "{FIFO}" or "{LATEST}"',
+            )
     for source, weight in _weights(config):
         if not (source and MIN_WEIGHT <= weight <= MAX_WEIGHT):
             reason = (
-                f'"{_text(config, SOURCE_WEIGHTS)}" is not a list of sources and their shares, '
-                f'each from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}; expected "camera-1=4, archive=0.5"'
+                f'"{cited(_text(config, SOURCE_WEIGHTS))}" is not a list of sources and their '
+                f"shares, each from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}; expected "
+                '"camera-1=4, archive=0.5"'
             )
             yield _field(SOURCE_WEIGHTS), reason
             return

@@ -15,6 +15,7 @@ from headrace.engines.sequence_check import check_sequences
 from headrace.engines.tensor_check import check_tensors
 from headrace.engines.warmup_config import check_warmup
 from headrace.errors import ConfigError
+from headrace.escape import cited
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _identity(config: config_pb.ModelConfig) -> Iterator[Fault]:
         (each.name, each.backend) == (config.platform, config.backend) for each in PLATFORMS
     ):
         expected = " or ".join(f'"{each.name}"' for each in PLATFORMS)
-        yield "platform", f'"{config.platform}" is not served here; expected {expected}'
+        yield "platform", f'"{cited(config.platform)}" is not served here; expected {expected}'
 
 
 def _not_served(config: config_pb.ModelConfig) -> Iterator[Fault]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.engines.base import Shape, TensorSpec
 from headrace.engines.batching_spec import usual_rows
 from headrace.errors import ConfigError
+from headrace.escape import cited
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _shapes(
         )
     dims = {name: tuple(shape.dim) for name, shape in spec.input.items()}
     if unknown := sorted(dims.keys() - {each.name for each in inputs}):
-        raise ConfigError(f"there is no input {unknown[0]!r}", field=f"{field}.input")
+        raise ConfigError(f"there is no input {cited(repr(unknown[0]))}", field=f"{field}.input")
     head = (rows,) if max_batch_size else ()
     return tuple(_shape(each, head, dims, f"{field}.input") for each in inputs)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from headrace.engines.layout import num_elements
 from headrace.errors import ConfigError
+from headrace.escape import cited
 from headrace_proto import datatypes
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
@@ -73,7 +74,8 @@ def _read(state: State, folder: Path) -> bytes:
     first = state.initial_state[0]
     parts = PurePosixPath(first.data_file)
     if parts.is_absolute() or ".." in parts.parts or "\0" in first.data_file:
-        reason = f'{first.data_file!r} leads out of the model\'s folder "{FOLDER}"; put it there'
+        where = f'leads out of the model\'s folder "{FOLDER}"; put it there'
+        reason = f"{cited(repr(first.data_file))} {where}"
         raise ConfigError(reason)
     itemsize = datatypes.find(datatypes.from_config(first.data_type)).itemsize_bytes
     size_bytes = num_elements(tuple(first.dims)) * itemsize
@@ -82,7 +84,7 @@ def _read(state: State, folder: Path) -> bytes:
             data = file.read(size_bytes + 1)
     except OSError as error:
         name = f"{FOLDER}/{first.data_file}"
-        raise ConfigError(f'"{name}" cannot be read: {error.strerror}') from error
+        raise ConfigError(f'"{cited(name)}" cannot be read: {error.strerror}') from error
     if len(data) != size_bytes:
         longer = "more" if len(data) > size_bytes else len(data)
         reason = f'"{FOLDER}/{first.data_file}" has {longer} bytes, expected {size_bytes}'

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engines.load_facts import profile_index
 from headrace.engines.platforms import TENSORRT
+from headrace.escape import cited
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _profiles(
     for text in group.profile:
         index = profile_index(text)
         if index is None:
-            yield f"{at}.profile", f'"{text}" is not the index of an optimization profile'
+            yield f"{at}.profile", f'"{cited(text)}" is not the index of an optimization profile'
         elif num_profiles and index >= num_profiles:
             reason = f"there is no profile {index}; the plan has {num_profiles}, counted from 0"
             yield f"{at}.profile", reason

@@ -13,6 +13,7 @@ from headrace.engines.pbtxt import read_config
 from headrace.engines.platforms import ENSEMBLE, ONNX, Platform, identify
 from headrace.engines.version_policy import choose_versions, parse_version
 from headrace.errors import ConfigError
+from headrace.escape import cited
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
 CONFIG_FILENAME = "config.pbtxt"
@@ -92,9 +93,8 @@ class FolderReader:
         config, written = self._config(folder)
         path = str(written or folder)
         if config.name and config.name != folder.name:
-            reason = (
-                f'"{config.name}" is not the folder\'s name "{folder.name}"; they must be equal'
-            )
+            name = cited(config.name)
+            reason = f'"{name}" is not the folder\'s name "{folder.name}"; they must be equal'
             self.faults.append(ConfigError(reason, path=path, field="name"))
         folders = self._choose(folder, config, path)
         names = {name for each in folders.values() for name in list_names(each)}
@@ -168,7 +168,8 @@ class FolderReader:
         for field, filename in named:
             if filename in ("", ".", "..") or any(char in filename for char in "/\\\0"):
                 reason = (
-                    f"{filename!r} is not a plain file name; model files lie in the version folder"
+                    f"{cited(repr(filename))} is not a plain file name; model files lie in the "
+                    "version folder"
                 )
                 self.faults.append(ConfigError(reason, path=path, field=field))
 
@@ -234,7 +235,9 @@ def _remedy(config: config_pb.ModelConfig) -> str:
 
 def _missing(folder: Path, filename: str) -> ConfigError:
     there = _some(list_names(folder))
-    return ConfigError(f'there is no file "{filename}"; in the folder: {there}', path=str(folder))
+    return ConfigError(
+        f'there is no file "{cited(filename)}"; in the folder: {there}', path=str(folder)
+    )
 
 
 def _some(names: Iterable[str], limit: int = 5) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.errors import ConfigError
+from headrace.escape import cited
 
 if TYPE_CHECKING:
     from headrace_proto.v1 import model_config_pb2 as config_pb
@@ -50,11 +51,11 @@ def identify(config: config_pb.ModelConfig, filenames: Collection[str], *, path:
     by_platform = next((each for each in PLATFORMS if each.name == config.platform), None)
     by_backend = next((each for each in PLATFORMS if each.backend == config.backend), None)
     if config.platform and by_platform is None:
-        reason = f'"{config.platform}" is not served here; expected {_platforms()}'
+        reason = f'"{cited(config.platform)}" is not served here; expected {_platforms()}'
         raise ConfigError(reason, path=path, field="platform")
     if config.backend and by_backend is None:
         expected = " or ".join(f'"{each.backend}"' for each in PLATFORMS)
-        reason = f'"{config.backend}" is not served here; expected {expected}'
+        reason = f'"{cited(config.backend)}" is not served here; expected {expected}'
         raise ConfigError(reason, path=path, field="backend")
     if by_platform and by_backend and by_platform is not by_backend:
         reason = (
@@ -80,7 +81,7 @@ def _by_filename(config: config_pb.ModelConfig, filenames: Collection[str], path
     if named := config.default_model_filename:
         if found := platform_of_file(named):
             return found
-        reason = f'"{named}" does not tell the platform; set "platform" to {_platforms()}'
+        reason = f'"{cited(named)}" does not tell the platform; set "platform" to {_platforms()}'
         raise ConfigError(reason, path=path, field="default_model_filename")
     for each in PLATFORMS:
         if each.filename in filenames:

@@ -27,6 +27,7 @@ from headrace.engines.model_folder import (
 )
 from headrace.engines.platforms import PLATFORMS, platform_of_file
 from headrace.errors import ConfigError
+from headrace.escape import cited
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
 __all__ = [
@@ -130,7 +131,7 @@ class Places(NamedTuple):
             raise _twice(name, places)
         why = "; ".join(map(str, self.faults)) or "no repository has a model of that name"
         raise ConfigError(
-            f"failed to load '{name[:64]}', failed to poll from model repository: {why}"
+            f"failed to load '{cited(name)}', failed to poll from model repository: {why}"
         )
 
 

@@ -9,6 +9,7 @@ from headrace.engines.batching_config import QUEUE_PARAMETERS
 from headrace.engines.initial_state import check_initial
 from headrace.engines.sequence_config import FACTS, Batching, control_values, state_shape
 from headrace.engines.tensor_check import Tensor, against
+from headrace.escape import cited
 from headrace_proto import datatypes
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
@@ -102,9 +103,12 @@ def _names(config: config_pb.ModelConfig) -> Iterator[Fault]:
             if not name:
                 yield field, "is missing"
             elif name in [other for other, _ in names[:place]]:
-                yield field, f'"{name}" is there twice'
+                yield field, f'"{cited(name)}" is there twice'
             elif names is inputs and name in sent:
-                yield field, f'"{name}" is in "input" too; the server fills it in: remove it there'
+                yield (
+                    field,
+                    f'"{cited(name)}" is in "input" too; the server fills it in: remove it there',
+                )
 
 
 def _control(given: Batching.ControlInput, at: str) -> Iterator[Fault]:
@@ -155,7 +159,7 @@ def _hidden(
     spec = next((each for each in specs if each.name == tensor.name), None)
     if spec is None:
         names = ", ".join(each.name for each in specs)
-        yield at, f'the model has no "{tensor.name}"; it has: {names}'
+        yield at, f'the model has no "{cited(tensor.name)}"; it has: {names}'
         return
     yield from ((at, reason) for _, reason in against(config, tensor, spec, ""))
 

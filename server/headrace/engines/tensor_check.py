@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engines.platforms import TENSORRT
 from headrace.engines.sequence_config import hidden_inputs
+from headrace.escape import cited
 from headrace_proto import datatypes
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
@@ -36,7 +37,7 @@ def check_tensors(
             if not may_be_partial:
                 yield from _missing(tensor, at)
             if tensor.name in [each.name for each in tensors[:index]]:
-                yield f"{at}.name", f'"{tensor.name}" is there twice'
+                yield f"{at}.name", f'"{cited(tensor.name)}" is there twice'
         if specs is not None and tensors:
             yield from _side(config, side, tensors, specs)
 
@@ -53,7 +54,7 @@ def _side(
         if spec := by_name.get(tensor.name):
             yield from against(config, tensor, spec, f"{side}[{index}]")
         elif tensor.name:
-            reason = f'the model has no {side} "{tensor.name}"; it has: {", ".join(by_name)}'
+            reason = f'the model has no {side} "{cited(tensor.name)}"; it has: {", ".join(by_name)}'
             yield f"{side}[{index}].name", reason
     # Outputs may be left out: they are then not offered. An engine needs all its inputs.
     if side == "input":

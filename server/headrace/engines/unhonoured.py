@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headrace.engines.batching_config import QUEUE_PARAMETERS, SERVICE_SECONDS
+from headrace.escape import cited
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -99,7 +100,9 @@ def _walk(message: Message, kind: str, path: str) -> Iterator[str]:
         if below in HONOURED:
             continue
         if below == "parameters":
-            yield from (f'{at}["{key}"]' for key in sorted(value) if key not in HONOURED_PARAMETERS)
+            yield from (
+                f'{at}["{cited(key)}"]' for key in sorted(value) if key not in HONOURED_PARAMETERS
+            )
         elif not any(known.startswith(f"{below}.") for known in HONOURED):
             yield from _set_fields(value, at)
         elif hasattr(value, "ListFields"):

@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path, PurePosixPath
 
 from headrace.engines.base import Shape
+from headrace.escape import cited
 from headrace_proto import datatypes
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
@@ -122,7 +123,7 @@ def check_warmup(config: config_pb.ModelConfig, folder: Path | None = None) -> I
         for name in sorted(inputs.keys() - warmup.inputs.keys()):
             yield f"{at}.inputs", f'the model needs "{name}", which is missing'
         for name in sorted(warmup.inputs):
-            field = f'{at}.inputs["{name}"]'
+            field = f'{at}.inputs["{cited(name)}"]'
             if name in inputs:
                 yield from _input_faults(warmup.inputs[name], inputs[name], field)
                 yield from _file_faults(warmup.inputs[name].input_data_file, field, folder)
@@ -161,7 +162,7 @@ def _file_faults(filename: str, at: str, folder: Path | None) -> Iterator[Fault]
     path = data_path(filename, folder or Path())
     if path is None:
         reason = f'leads out of the model\'s folder "{FOLDER}"; put the file there'
-        yield f"{at}.input_data_file", f"{filename!r} {reason}"
+        yield f"{at}.input_data_file", f"{cited(repr(filename))} {reason}"
     elif folder is not None and not _is_file(path):
         yield f"{at}.input_data_file", f'there is no file "{FOLDER}/{filename}"'
 

@@ -10,6 +10,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from headrace.errors import NotFoundError, RequestError, UnavailableError
+from headrace.escape import cited
 from headrace.link.base import Catalog
 from headrace.rpc.inflate import small_unpacked
 from headrace.rpc.parse import parse
@@ -72,7 +73,7 @@ class HealthService:
         status = self.status(service)
         if status == SERVICE_UNKNOWN:
             await context.abort(
-                grpc.StatusCode.NOT_FOUND, f"no model or service is named '{service[:64]}'"
+                grpc.StatusCode.NOT_FOUND, f"no model or service is named '{cited(service)}'"
             )
         return health_pb2.HealthCheckResponse(status=status)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import RequestError
+from headrace.escape import cited
 from headrace_proto.v1 import inference_pb2 as pb
 
 # Which member of InferParameter a reserved request parameter may use.
@@ -48,11 +49,12 @@ def check_request_parameters(parameters: Parameters) -> None:
         if allowed is None:
             if name.startswith("triton_"):
                 raise RequestError(
-                    f"parameter '{name}' is not known: names that start with triton_ are reserved"
+                    f"parameter '{cited(name)}' is not known: names that start with triton_ are "
+                    "reserved"
                 )
             allowed = USER_TYPES
         if kind not in allowed:
-            raise RequestError(wrong_type(f"parameter '{name}'", kind, allowed))
+            raise RequestError(wrong_type(f"parameter '{cited(name)}'", kind, allowed))
 
 
 def check_output_parameters(name: str, parameters: Parameters) -> None:
@@ -66,7 +68,7 @@ def check_output_parameters(name: str, parameters: Parameters) -> None:
     if "classification" in parameters:
         parameter = parameters["classification"]
         kind = parameter.WhichOneof("parameter_choice")
-        what = f"parameter 'classification' of output '{name}'"
+        what = f"parameter 'classification' of output '{cited(name)}'"
         if kind != "int64_param":
             raise RequestError(wrong_type(what, kind, frozenset({"int64_param"})))
         if parameter.int64_param < 1:
@@ -74,7 +76,7 @@ def check_output_parameters(name: str, parameters: Parameters) -> None:
     if "binary_data" in parameters:
         kind = parameters["binary_data"].WhichOneof("parameter_choice")
         if kind != "bool_param":
-            what = f"parameter 'binary_data' of output '{name}'"
+            what = f"parameter 'binary_data' of output '{cited(name)}'"
             raise RequestError(wrong_type(what, kind, frozenset({"bool_param"})))
 
 

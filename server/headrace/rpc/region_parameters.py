@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import RequestError, UnsupportedError
+from headrace.escape import cited
 from headrace.regions.part import RegionPart
 from headrace.rpc.parameters import Parameters, wrong_type
 from headrace_proto.v1 import inference_pb2 as pb
@@ -27,12 +28,13 @@ def input_parts(request: pb.ModelInferRequest, *, is_offered: bool) -> dict[int,
     """
     parts: dict[int, RegionPart] = {}
     for place, tensor in enumerate(request.inputs):
-        part = part_of(f"input '{tensor.name}'", tensor.parameters, is_offered=is_offered)
+        part = part_of(f"input '{cited(tensor.name)}'", tensor.parameters, is_offered=is_offered)
         if part is None:
             continue
         if tensor.HasField("contents"):
             raise RequestError(
-                f"input '{tensor.name}' has contents and names a shared memory region: send one"
+                f"input '{cited(tensor.name)}' has contents and names a shared memory region: "
+                "send one"
             )
         parts[place] = part
     return parts
@@ -47,12 +49,13 @@ def output_parts(request: pb.ModelInferRequest, *, is_offered: bool) -> dict[str
     """
     parts: dict[str, RegionPart] = {}
     for tensor in request.outputs:
-        part = part_of(f"output '{tensor.name}'", tensor.parameters, is_offered=is_offered)
+        part = part_of(f"output '{cited(tensor.name)}'", tensor.parameters, is_offered=is_offered)
         if part is None:
             continue
         if "classification" in tensor.parameters:
             raise RequestError(
-                f"output '{tensor.name}' is wanted as classes and in shared memory: ask for one"
+                f"output '{cited(tensor.name)}' is wanted as classes and in shared memory: "
+                "ask for one"
             )
         parts[tensor.name] = part
     return parts

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from headrace.engines.base import Shape, TensorSpec
 from headrace.engines.layout import num_elements
 from headrace.errors import RequestError
+from headrace.escape import cited
 from headrace.link.base import Served
 from headrace.regions.part import RegionPart
 from headrace_proto.datatypes import DATATYPES
@@ -33,7 +34,7 @@ def match_inputs(request: pb.ModelInferRequest, served: Served) -> tuple[int, ..
     places: dict[str, int] = {}
     for index, tensor in enumerate(request.inputs):
         if tensor.name in places:
-            raise RequestError(f"input '{tensor.name}' for model '{model}' is given twice")
+            raise RequestError(f"input '{cited(tensor.name)}' for model '{model}' is given twice")
         places[tensor.name] = index
     wanted = [spec.name for spec in served.spec.inputs]
     unknown = [name for name in places if name not in wanted]
@@ -148,7 +149,7 @@ def here(tensor: Tensor) -> Buffer:
 
 def quoted(names: Sequence[str]) -> str:
     """List names for a message; many are cut short."""
-    shown = [f"'{name[:64]}'" for name in names[:8]]
+    shown = [f"'{cited(name)}'" for name in names[:8]]
     return ", ".join(shown) + (", ..." if len(names) > len(shown) else "")
 
 
@@ -156,7 +157,7 @@ def _check_datatype(tensor: InputTensor, want: TensorSpec, model: str) -> None:
     if tensor.datatype != want.datatype:
         known = "" if tensor.datatype in DATATYPES else " (no datatype of the protocol)"
         raise RequestError(
-            f"inference input '{want.name}' data-type is '{tensor.datatype[:32]}'{known}, but "
+            f"inference input '{want.name}' data-type is '{cited(tensor.datatype)}'{known}, but "
             f"model '{model}' expects '{want.datatype}'"
         )
 

@@ -59,10 +59,10 @@ def test_every_fault_of_every_model_is_listed(repository: Path) -> None:
 def test_what_is_not_honoured_is_a_warning_and_no_fault(repository: Path) -> None:
     """A field that is understood but not acted upon is named with its path."""
     text = (repository / "digits" / "config.pbtxt").read_text()
-    write_config(repository, text + "\nresponse_cache { enable: true }\n")
+    write_config(repository, text + "\noptimization { eager_batching: true }\n")
     result = check(repository, "--json")
     told = json.loads(result.stdout)
-    assert any("response_cache" in warning for warning in told["warnings"])
+    assert any("eager_batching" in warning for warning in told["warnings"])
     assert result.exit_code == (1 if told["faults"] else 0)
 
 
