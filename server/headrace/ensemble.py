@@ -8,8 +8,8 @@ ensemble is ready while all its models are, and fit together.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from headrace.catalog import ModelCatalog
 from headrace.engines.autocomplete import complete_defaults
@@ -131,6 +131,35 @@ class StepModels:
         return any(self._is_within(each, seen) for each in sorted(below))
 
 
+class StepLabels(Mapping[str, tuple[str, ...]]):
+    """Labels of an ensemble's outputs: its own, or those of the model that gives the output."""
+
+    def __init__(
+        self, own: Mapping[str, tuple[str, ...]], plan: EnsemblePlan, models: StepModels
+    ) -> None:
+        self._own = own
+        self._models = models
+        self._sources = {
+            plan.tensors[place]: (index, key)
+            for index, step in enumerate(plan.steps)
+            for key, place in step.outputs.items()
+            if place in plan.outputs
+        }
+
+    def __getitem__(self, name: str) -> tuple[str, ...]:
+        if name in self._own:
+            return self._own[name]
+        index, key = self._sources[name]
+        steps = self._models.look().steps
+        return steps[index].model.spec.labels.get(key, ()) if steps else ()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
 class ServedEnsemble(ServedModel):
     """One version of an ensemble, ready to take requests while its models are."""
 
@@ -194,10 +223,10 @@ def open_ensemble(
     config = config_pb.ModelConfig()
     config.CopyFrom(source.config)
     complete_defaults(config, LoadFacts())
-    labels = read_labels(config, source.folder)
-    spec = model_spec(config, _signature(config), version, labels=labels)
     plan = plan_ensemble(config)
     models = StepModels(config, plan, catalog)
+    labels = StepLabels(read_labels(config, source.folder), plan, models)
+    spec = replace(model_spec(config, _signature(config), version), labels=labels)
     line = Line(
         spec.name,
         EnsembleQueue(plan, models.bind),
