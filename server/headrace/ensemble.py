@@ -249,26 +249,6 @@ def open_ensemble(
     return ServedEnsemble(spec, config, line, models)
 
 
-def load_order(sources: Sequence[ModelSource]) -> list[ModelSource]:
-    """Return models so that those of an ensemble come before it, and else as they came."""
-    by_name = {source.name: source for source in sources}
-    ordered: dict[str, ModelSource] = {}
-    begun: set[str] = set()
-
-    def take(source: ModelSource) -> None:
-        if source.name in begun:
-            return  # there already; or in a circle, which is found when it is loaded
-        begun.add(source.name)
-        for name in models_of(source.config):
-            if name in by_name:
-                take(by_name[name])
-        ordered[source.name] = source
-
-    for source in sources:
-        take(source)
-    return list(ordered.values())
-
-
 def _signature(config: config_pb.ModelConfig) -> Signature:
     """Return what an ensemble is to its steps: its tensors, `reshape` applied."""
     return Signature(

@@ -15,6 +15,7 @@ from typing import Literal
 from headrace.catalog import ModelCatalog
 from headrace.device.base import Device
 from headrace.engines.base import Engine
+from headrace.engines.ensemble_plan import load_order
 from headrace.engines.graph_spec import wants_graphs
 from headrace.engines.initial_state import read_initial_states
 from headrace.engines.labels import read_labels
@@ -25,7 +26,7 @@ from headrace.engines.model_spec import ModelSpec
 from headrace.engines.platforms import ONNX
 from headrace.engines.repository import Found
 from headrace.engines.warmup_config import samples_of
-from headrace.ensemble import load_order, open_ensemble
+from headrace.ensemble import open_ensemble
 from headrace.errors import ConfigError, HeadraceError
 from headrace.lines import open_line
 from headrace.metrics import Metrics, ModelMetrics

@@ -21,7 +21,7 @@ from helpers.rpc_client import RpcClient, infer_message, told
 from helpers.server import NO_DEBUG, TRANSPORTS, Server, serving
 
 Floats = NDArray[np.float32]
-ROW = ["batch", 4]
+ROW: tuple[int | str, ...] = ("batch", 4)
 PARTS = """platform: "ensemble" max_batch_size: 4
 input { name: "image" data_type: TYPE_FP32 dims: 4 }
 output { name: "scores" data_type: TYPE_FP32 dims: 4 }

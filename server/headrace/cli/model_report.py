@@ -102,9 +102,8 @@ def report_on(path: Path, openers: Mapping[str, Open]) -> ModelReport:
     source = FolderReader(faults, notes).read(path, path.parent)
     if source is None:
         raise ConfigError("\n".join(str(fault) for fault in faults))
-    inspections = {
-        version: inspect_file(file, openers) for version, file in source.versions.items()
-    }
+    files = {} if source.is_ensemble else source.versions
+    inspections = {version: inspect_file(file, openers) for version, file in files.items()}
     return _report(source, inspections, notes)
 
 

@@ -6,10 +6,14 @@ to one another. They are told apart by their place in `EnsemblePlan.tensors`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace_proto.v1 import model_config_pb2 as config_pb
+
+if TYPE_CHECKING:
+    from headrace.engines.model_folder import ModelSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,26 @@ def plan_ensemble(config: config_pb.ModelConfig) -> EnsemblePlan:
 def models_of(config: config_pb.ModelConfig) -> list[str]:
     """Return the names of the models of an ensemble, each once; none of any other model."""
     return list(dict.fromkeys(step.model_name for step in config.ensemble_scheduling.step))
+
+
+def load_order(sources: Sequence[ModelSource]) -> list[ModelSource]:
+    """Return models so that those of an ensemble come before it, and else as they came."""
+    by_name = {source.name: source for source in sources}
+    ordered: dict[str, ModelSource] = {}
+    begun: set[str] = set()
+
+    def take(source: ModelSource) -> None:
+        if source.name in begun:
+            return  # there already; or in a circle, which is found when it is loaded
+        begun.add(source.name)
+        for name in models_of(source.config):
+            if name in by_name:
+                take(by_name[name])
+        ordered[source.name] = source
+
+    for source in sources:
+        take(source)
+    return list(ordered.values())
 
 
 def version_asked(step: config_pb.ModelEnsembling.Step) -> str:

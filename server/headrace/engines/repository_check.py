@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from headrace.engines.ensemble_check import FIELD, model_faults
+from headrace.engines.ensemble_plan import load_order, models_of
 from headrace.engines.inspection import Open, Probe
 from headrace.engines.load_facts import LoadFacts
 from headrace.engines.model_config import check, complete, unhonoured
@@ -70,9 +72,34 @@ def check_repository(
     found = find_models(repositories, files, compute_capability=compute_capability)
     checked = Checked(faults=found.faults, notes=found.notes)
     for source in found.models:
+        if source.is_ensemble:
+            continue
         checker = _Checker(source, openers, auto_complete, facts or LoadFacts(), checked)
         checker.run()
+    for source in load_order([each for each in found.models if each.is_ensemble]):
+        _check_ensemble(source, checked)
+    checked.models.sort(key=lambda model: model.name)
     return checked
+
+
+def _check_ensemble(source: ModelSource, checked: Checked) -> None:
+    """Check an ensemble against its models, as far as their tensors are known."""
+    path, config = str(source.config_path), source.config
+    models = {model.name: model.config for model in checked.models}
+    checked.models.append(CheckedModel(source.name, config, tuple(source.versions)))
+    checked.warnings += [f"{path}: {field}: is not honoured yet" for field in unhonoured(config)]
+    missing = [name for name in models_of(config) if name not in models]
+    for name in missing:
+        reason = f"there is no model '{name}' that could be served before it"
+        checked.faults.append(ConfigError(reason, path=path, field=FIELD))
+    if missing:
+        return
+    below = [models[step.model_name] for step in config.ensemble_scheduling.step]
+    for unknown in dict.fromkeys(each.name for each in below if not (each.input and each.output)):
+        checked.warnings.append(f"{path}: not checked against '{unknown}': its tensors are unknown")
+    if all(each.input and each.output for each in below):
+        faults = model_faults(config, below)
+        checked.faults += [ConfigError(why, path=path, field=field) for field, why in faults]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli import main
+from helpers import onnx_models
 
 DIGITS = Path(__file__).parents[3] / "deploy" / "models" / "digits"
 
@@ -102,3 +103,43 @@ def test_arguments_are_required() -> None:
     """Without a repository, or with one that is not there, it is a usage error."""
     assert check().exit_code == 2
     assert check("/no/such").exit_code == 2
+
+
+ENSEMBLE = """platform: "ensemble" max_batch_size: 4
+input { name: "image" data_type: TYPE_FP32 dims: 4 }
+output { name: "scores" data_type: TYPE_FP32 dims: 4 }
+ensemble_scheduling { max_inflight_requests: 3 step { model_name: "m" model_version: -1
+  input_map { key: "x" value: "image" } output_map { key: "y" value: "scores" } } }
+"""
+
+
+def test_an_ensemble_is_checked_against_its_models(repository: Path) -> None:
+    """What does not fit is a fault, what has no effect a warning; so is a model that is missing."""
+    onnx_models.save(onnx_models.adds(1), repository / "m/1/model.onnx")
+    (repository / "a_pipeline/1").mkdir(parents=True)
+    write_config(repository, ENSEMBLE, "a_pipeline")
+    good = check(repository)
+    assert good.exit_code == 0, good.output
+    assert "found: a_pipeline (ensemble), version 1" in good.output
+    assert "ensemble_scheduling.max_inflight_requests: is not honoured yet" in good.output
+    write_config(repository, ENSEMBLE.replace("TYPE_FP32", "TYPE_FP16", 1), "a_pipeline")
+    wrong = check(repository)
+    assert wrong.exit_code == 1
+    assert "TYPE_FP16 in the ensemble, but TYPE_FP32 in model 'm'" in wrong.output
+    shutil.rmtree(repository / "m")
+    write_config(repository, ENSEMBLE, "a_pipeline")
+    missing = check(repository)
+    assert missing.exit_code == 1
+    assert "there is no model 'm'" in missing.output
+
+
+def test_inspect_shows_an_ensemble(repository: Path) -> None:
+    """It is no file; its configuration has the steps."""
+    folder = repository / "pipeline"
+    (folder / "1").mkdir(parents=True)
+    write_config(repository, ENSEMBLE, "pipeline")
+    result = CliRunner().invoke(main, ["inspect", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert (report["name"], report["files"]) == ("pipeline", [])
+    assert report["config"]["ensemble_scheduling"]["step"][0]["model_name"] == "m"
