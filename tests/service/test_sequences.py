@@ -16,7 +16,7 @@ import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
 
 from helpers import onnx_models
-from helpers.rpc_client import RpcClient, infer_message, refused
+from helpers.rpc_client import RpcClient, arrays, infer_message, refused
 from helpers.scrape import Scrape
 from helpers.server import TRANSPORTS, Server, ServerPool
 
@@ -27,6 +27,7 @@ BRIEF = onnx_models.SUMS_CONFIG.replace("30000000", "50000")
 OLDEST = onnx_models.SUMS_CONFIG.replace(
     "direct {}", "oldest {max_candidate_sequences: 64 max_queue_delay_microseconds: 2000}"
 )
+ONE = OLDEST.replace("sequences: 64", "sequences: 1") + "instance_group {count: 1 kind: KIND_CPU}"
 FIRST = 'initial_state {name: "first" data_type: TYPE_FP32 dims: [4] data_file: "tens"}'
 FROM_FILE = (
     onnx_models.SUMS_CONFIG.replace("max_batch_size: 4", "max_batch_size: 0").replace(
@@ -59,7 +60,7 @@ TENS = np.full(4, 10, np.float32)
 def stateful_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Models that add what comes to what the sequence has, each served in another way."""
     folder = tmp_path_factory.mktemp("stateful")
-    configs = {"sums": onnx_models.SUMS_CONFIG, "brief": BRIEF, "oldest": OLDEST}
+    configs = {"sums": onnx_models.SUMS_CONFIG, "brief": BRIEF, "oldest": OLDEST, "one": ONE}
     for name, config in configs.items():
         onnx_models.save(onnx_models.sums(), folder / name / "1/model.onnx")
         (folder / name / "config.pbtxt").write_text(config)
@@ -199,6 +200,26 @@ def test_an_idle_sequence_ends_though_nobody_asks(stateful: Server, client: RpcC
     reading = Scrape(stateful.metrics_address)
     assert reading("headrace_sequences", model="brief", state="active") == 0
     assert "START" in error(client, "brief", part(1))[1]
+
+
+def test_more_sequences_than_places_wait_for_one(stateful: Server, client: RpcClient) -> None:
+    """The next begins when one has ended; meanwhile the other goes on."""
+    ask(client, "one", 1.0, part(1, start=True))
+    waiting = [
+        client.start(
+            infer_message("one", {"x": row(each)}, parameters=part(each, start=True, end=True))
+        )
+        for each in (2, 3)
+    ]
+    Scrape.when(
+        stateful.metrics_address,
+        lambda now: now("headrace_sequences", model="one", state="waiting") == 2,
+    )
+    assert np.array_equal(ask(client, "one", 1.0, part(1))["y"], row(2))
+    assert not any(each.done() for each in waiting)
+    ask(client, "one", 1.0, part(1, end=True))
+    for each, call in zip((2, 3), waiting, strict=True):
+        assert np.array_equal(arrays(call.result())["y"], row(each))
 
 
 def test_loading_a_model_anew_ends_its_sequences(stateful: Server, client: RpcClient) -> None:

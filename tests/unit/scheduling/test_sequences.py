@@ -149,7 +149,10 @@ def test_an_idle_sequence_ends_in_time_and_not_before() -> None:
     assert queue.batcher.next_reap() == 40.0
     queue.wait(9.9)
     second = queue.ask(1)
-    run_all(queue)
+    assert queue.begin() == [second]
+    queue.wait(30.0)
+    queue.finish(second)
+    assert seen(queue, second) == [0]
     queue.wait(10.0)
     assert queue.how(first, second, queue.ask(1)) == ["answered", "answered", "RequestError"]
     assert (queue.batcher.num_expired, queue.batcher.num_sequences) == (1, 0)
@@ -215,6 +218,17 @@ def test_clearing_returns_everything_once() -> None:
     assert (len(queue.batcher), queue.batcher.num_sequences) == (0, 0)
     queue.finish(running)
     assert queue.batcher.num_sequences == 0
+
+
+def test_what_is_about_to_be_told_is_cleared_too() -> None:
+    """A first request has failed, and what waited behind it has not been told yet."""
+    queue = SequenceQueue()
+    first, behind = queue.start(1), queue.ask(1)
+    queue.begin()
+    assert queue.batcher.leave(first, None, FAILED, queue.now) is FAILED
+    assert [drop.request for drop in queue.batcher.dropped] == [behind]
+    assert queue.batcher.clear() == [behind]
+    assert queue.batcher.dropped == []
 
 
 def test_starts_that_leave_again_and_again_leave_nothing_behind() -> None:
