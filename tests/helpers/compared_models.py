@@ -6,7 +6,7 @@ its wheel brings. The configurations are the same but for the backend and the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +79,7 @@ class ComparedModel:
         versions: All of them, whatever the policy serves.
         config: More of its configuration.
         build: Its ONNX graph, where it is no identity.
+        steps: The models that it is made of, where it is an ensemble.
         is_loaded: Loaded at the start.
     """
 
@@ -88,6 +89,7 @@ class ComparedModel:
     versions: tuple[int, ...] = (1,)
     config: str = ""
     build: Callable[[], onnx.ModelProto] | None = None
+    steps: tuple[str, ...] = ()
     is_loaded: bool = True
 
     def graph(self) -> onnx.ModelProto:
@@ -165,6 +167,9 @@ COMPARED = (
     ComparedModel(
         "turns", (("x", "y", "INT32", (1,)),), 4, config=_SEQUENCES, build=_turns, is_loaded=False
     ),
+    ComparedModel("chain", _ONE, steps=("wishes", "two"), is_loaded=False),
+    ComparedModel("fragile", (("x", "y", "INT64", (1,)),), steps=("failing",), is_loaded=False),
+    ComparedModel("gap", _ONE, steps=("wishes", "nothing"), is_loaded=False),
     ComparedModel("kept", _ONE, config="response_cache { enable: true }", is_loaded=False),
 )
 LOADED = tuple(model.name for model in COMPARED if model.is_loaded)
@@ -182,6 +187,8 @@ def write_both(folder: Path) -> tuple[Path, Path]:
                 (home / "labels.txt").write_text("a\nb\nc\nd\ne\n")
             for version in model.versions:
                 (home / str(version)).mkdir()
+                if model.steps:
+                    continue
                 if backend == "python":
                     (home / str(version) / "model.py").write_text(_PYTHON)
                 elif model.name == "broken":
@@ -192,12 +199,28 @@ def write_both(folder: Path) -> tuple[Path, Path]:
 
 
 def _config(model: ComparedModel, backend: str) -> str:
-    lines = [f'name: "{model.name}"', f'backend: "{backend}"']
+    kind = 'platform: "ensemble"' if model.steps else f'backend: "{backend}"'
+    lines = [f'name: "{model.name}"', kind]
     lines.append(f"max_batch_size: {model.max_batch_size}")
     for source, target, kind, dims in model.ports:
         label = ' label_filename: "labels.txt"' if model.name == "labelled" else ""
         shape = f"data_type: TYPE_{kind} dims: {list(dims)}"
         lines.append(f'input {{ name: "{source}" {shape} }}')
         lines.append(f'output {{ name: "{target}" {shape}{label} }}')
-    lines += ["instance_group [ { count: 1 kind: KIND_CPU } ]", model.config]
+    if model.steps:
+        lines.append(f"ensemble_scheduling {{ {_steps(model.steps)} }}")
+    else:
+        lines.append("instance_group [ { count: 1 kind: KIND_CPU } ]")
+    lines.append(model.config)
     return "\n".join(lines) + "\n"
+
+
+def _steps(names: Sequence[str]) -> str:
+    """Each takes its `x` from the one before, which gives it its `y`."""
+    tensors = ["x", *(f"h{number}" for number in range(1, len(names))), "y"]
+    return " ".join(
+        f'step {{ model_name: "{name}" model_version: -1 '
+        f'input_map {{ key: "x" value: "{source}" }} '
+        f'output_map {{ key: "y" value: "{target}" }} }}'
+        for name, source, target in zip(names, tensors, tensors[1:], strict=False)
+    )

@@ -53,6 +53,9 @@ SETUPS: Mapping[str, Setup] = {
     ),
     "shared": Setup(_EXPLICIT, ("--allow-client-shm",)),
     "sequences": Setup(("--model-control-mode=explicit", "--load-model=turns")),
+    "ensembles": Setup(
+        ("--model-control-mode=explicit", "--load-model=chain", "--load-model=fragile")
+    ),
     "cached": Setup((*_EXPLICIT, "--load-model=kept", "--cache-config=local,size=1048576")),
 }
 

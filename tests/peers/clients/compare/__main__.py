@@ -12,6 +12,7 @@ import sys
 import cached
 import contents
 import describe
+import ensembles
 import grpc
 import infer
 import memory
@@ -36,6 +37,7 @@ SETUPS = {
     "shared": memory.cases,
     "sequences": sequences.cases,
     "cached": cached.cases,
+    "ensembles": ensembles.cases,
 }
 ENDED: Facts = {"code": "the server ended"}
 

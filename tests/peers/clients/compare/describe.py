@@ -78,12 +78,12 @@ def config(server: Server, name: str, version: str = "") -> Facts:
     }
 
 
-def _statistics(server: Server, name: str, version: str = "") -> Facts:
+def statistics(server: Server, name: str, version: str = "") -> Facts:
     answer = server.client.get_inference_statistics(name, version)
     return {"models": sorted([each.name, each.version] for each in answer.model_stats)}
 
 
-for _what, _call in (("metadata", metadata), ("config", config), ("statistics", _statistics)):
+for _what, _call in (("metadata", metadata), ("config", config), ("statistics", statistics)):
     for _case, _name, _version in (
         ("pair", "pair", ""),
         ("words", "words", ""),
@@ -103,8 +103,8 @@ for _what, _call in (("metadata", metadata), ("config", config), ("statistics", 
 
 
 @cases("statistics of all")
-def _all_statistics(server: Server) -> Facts:
-    return _statistics(server, "")
+def _all(server: Server) -> Facts:
+    return statistics(server, "")
 
 
 @cases("what statistics count")
