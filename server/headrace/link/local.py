@@ -73,8 +73,9 @@ class LocalLink:
         """Return the clock seconds at which to step again though nothing happens."""
         with self._lock:
             look = self._scheduler.next_look(now)
-            reap_at = self._reaper.next_reap() if self._reaper.lines else None
-            return min((each for each in (look, reap_at) if each is not None), default=None)
+            if self._reaper.lines and (reap_at := self._reaper.next_reap()) is not None:
+                return reap_at if look is None else min(look, reap_at)
+            return look
 
     @property
     def is_idle(self) -> bool:
@@ -89,8 +90,9 @@ class LocalLink:
     def is_at_rest(self) -> bool:
         """Whether it is idle, and there is nothing to do later unless a request comes."""
         with self._lock:
-            is_idle = self._scheduler.is_idle
-            return is_idle and not (self._reaper.lines and self._reaper.next_reap() is not None)
+            if self._reaper.lines and self._reaper.next_reap() is not None:
+                return False
+            return self._scheduler.is_idle
 
     @property
     def is_polling(self) -> bool:
