@@ -6,7 +6,7 @@ enough to be right at a glance, and slow.
 
 from __future__ import annotations
 
-from headrace.scheduling.batcher import EXPIRED, Drop
+from headrace.scheduling.batcher import EXPIRED, Drop, Helps, anyway
 from headrace.scheduling.request import Request
 from headrace.slots.batch import Batch
 
@@ -27,7 +27,7 @@ class DelayBatcher:
         """Let every request in."""
         return None
 
-    def displace(self, request: Request) -> Drop | None:
+    def displace(self, request: Request, helps: Helps = anyway) -> Drop | None:
         """Let nobody give way."""
         return None
 

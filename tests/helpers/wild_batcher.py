@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from headrace.errors import ExpiredError, OverloadedError, QueueTimeoutError, SupersededError
-from headrace.scheduling.batcher import Drop
+from headrace.scheduling.batcher import Drop, Helps, anyway
 from headrace.scheduling.request import Request
 from headrace.slots.batch import Batch
 
@@ -32,10 +32,14 @@ class WildBatcher:
             return Drop(request, OverloadedError("no"), "queue_full")
         return None
 
-    def displace(self, request: Request) -> Drop | None:
-        """Let anybody give way, or nobody."""
-        if self._queue and self._happens(0.5):
-            return Drop(self._some(), OverloadedError("displaced"), "displaced")
+    def displace(self, request: Request, helps: Helps = anyway) -> Drop | None:
+        """Let anybody give way who helps, or nobody."""
+        if not self._queue or self._happens(0.5):
+            return None
+        victim = self._some()
+        if helps(victim):
+            return Drop(victim, OverloadedError("displaced"), "displaced")
+        self._queue.append(victim)
         return None
 
     def add(self, request: Request, now: float) -> None:

@@ -4,7 +4,7 @@ Rules
 - A request is admitted into a block at once, or waits for a block within the same queue bound, or
   is refused with an error that says why. Nothing is kept of a refused request.
 - Where the queue or the blocks are full, a source that has more than its share gives one up for
-  another's request; what had to go is in `dropped`.
+  another's request, if that can be served then; what had to go is in `dropped`.
 - Requests that wait for a block are served in order of arrival, whatever their model: a large one
   is not starved by small ones.
 - The caller drains `dropped` after every call.
@@ -14,6 +14,8 @@ Rules
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 from headrace.errors import (
     DeviceError,
@@ -67,20 +69,21 @@ class Admission:
         if request.deadline is not None and request.deadline <= now:
             line.metrics.dropped("expired")
             raise ExpiredError("the deadline had passed when the request arrived")
+        has_displaced = False
         if line.has_policy:
-            self._ask_policy(request, now)
+            has_displaced = self._ask_policy(request, now)
         elif len(line.batcher) + line.num_waiting >= line.max_queue_size:
             self._refuse_or_displace(_queue_full(request))
-        if not self._waiting:
-            block = self._blocks.lease(request.layout.size_bytes)
-            if block is not None:
-                try:
-                    request.stage(block)
-                except RequestError:
-                    self._blocks.release(block)
-                    raise
-                return True
-        return self._wait_or_displace(request)
+        if (has_displaced or not self._waiting) and self._stage(request):
+            return True
+        check_ready(line)  # its blocks do not come back
+        if not self._blocks.fits(request.layout.size_bytes):
+            raise _too_large(request.layout.size_bytes)
+        may_displace = not has_displaced and self._displace(request, self._has_block_for)
+        if may_displace and self._stage(request):
+            return True
+        self._wait(request)
+        return False
 
     def retry(self, now: float) -> list[Request]:
         """Stage the requests that waited, as far as there are blocks now, and return them."""
@@ -138,23 +141,17 @@ class Admission:
             self.remove(request)
             self.dropped.append(Drop(request, EXPIRED, "expired"))
 
-    def _wait_or_displace(self, request: Request) -> bool:
-        """There is no block: take another's, or wait for one; True when it is staged."""
-        size_bytes = request.layout.size_bytes
-        check_ready(request.line)  # its blocks do not come back
-        if not self._blocks.fits(size_bytes):
-            raise _too_large(size_bytes)
-        if self._displace(request):
-            block = self._blocks.lease(size_bytes)
-            if block is not None:
-                try:
-                    request.stage(block)
-                except RequestError:
-                    self._blocks.release(block)
-                    raise
-                return True
-        self._wait(request)
-        return False
+    def _stage(self, request: Request) -> bool:
+        """Stage a request that has just come; False when there is no block."""
+        block = self._blocks.lease(request.layout.size_bytes)
+        if block is None:
+            return False
+        try:
+            request.stage(block)
+        except RequestError:
+            self._blocks.release(block)
+            raise
+        return True
 
     def _stage_later(self, request: Request, block: Block, staged: list[Request]) -> None:
         """Stage a request that waited; one whose tensors cannot be read any more is dropped."""
@@ -166,29 +163,32 @@ class Admission:
         else:
             staged.append(request)
 
-    def _ask_policy(self, request: Request, now: float) -> None:
+    def _ask_policy(self, request: Request, now: float) -> bool:
+        """Raise why a request cannot be queued; True when another gives way to it."""
         line = request.line
         drop = line.batcher.refuse(request, now)
         num_held = 0 if line.ordering is None else line.ordering.num_held
         is_full = line.length + num_held >= line.max_queue_size
         if is_full and (drop is None or drop.reason == "queue_full"):
             drop = _queue_full(request)
-        if drop is not None:
-            self._refuse_or_displace(drop)
+        if drop is None:
+            return False
+        self._refuse_or_displace(drop)
+        return True
 
     def _refuse_or_displace(self, drop: Drop) -> None:
         """Raise why a request cannot be queued, unless the queue is full and another gives way."""
         request = drop.request
         check_ready(request.line)
-        if drop.reason == "queue_full" and self._displace(request):
+        if drop.reason == "queue_full" and self._displace(request, self._has_place_for):
             return
         if drop.reason is not None:
             request.line.metrics.dropped(drop.reason)
         raise drop.error.with_traceback(None)  # it may be one for all, and would collect them
 
-    def _displace(self, request: Request) -> bool:
-        """Take a queued request out for this one; its block is free at once."""
-        drop = request.line.batcher.displace(request)
+    def _displace(self, request: Request, helps: Callable[[Request, Request], bool]) -> bool:
+        """Take a queued request out for this one, if that helps; its block is free at once."""
+        drop = request.line.batcher.displace(request, partial(helps, request))
         if drop is None:
             return False
         victim = drop.request
@@ -197,6 +197,17 @@ class Admission:
             victim.block = None
         self.dropped.append(drop)
         return True
+
+    def _has_block_for(self, request: Request, victim: Request) -> bool:
+        """Whether there would be a block for a request, if another gave its own up."""
+        given_bytes = 0 if victim.block is None else victim.block.size_bytes
+        return self._blocks.could_lease(request.layout.size_bytes, given_bytes)
+
+    def _has_place_for(self, request: Request, victim: Request) -> bool:
+        """Whether a request could be queued in another's place, with a block or waiting for one."""
+        size_bytes = request.layout.size_bytes
+        may_wait = self._waiting_bytes + size_bytes <= self.max_waiting_bytes
+        return self._has_block_for(request, victim) or (may_wait and self._blocks.fits(size_bytes))
 
     def _wait(self, request: Request) -> None:
         size_bytes = request.layout.size_bytes

@@ -23,6 +23,14 @@ from headrace.slots.batch import Batch
 EXPIRED = ExpiredError("its deadline passed, or can no longer be met")
 
 
+Helps = Callable[[Request], bool]
+
+
+def anyway(_: Request) -> bool:
+    """Say yes of everybody."""
+    return True
+
+
 class Drop(NamedTuple):
     """A request that will not run: how it ends, and as what it is counted.
 
@@ -45,11 +53,11 @@ class Batcher(Protocol):
     def refuse(self, request: Request, now: float) -> Drop | None:
         """Say why a request that has just come shall not be queued; None when it may be."""
 
-    def displace(self, request: Request) -> Drop | None:
+    def displace(self, request: Request, helps: Helps = anyway) -> Drop | None:
         """Take out what must make room for a request of another source; None when nothing must.
 
         Called when the queue or the staging memory is full: a source that takes more than its share
-        gives way.
+        gives way. `helps` says of who would have to go whether that helps; else nobody goes.
         """
 
     def add(self, request: Request, now: float) -> None:
@@ -90,7 +98,11 @@ class SingleBatcher:
         """Return None: any request may be queued."""
         return None
 
-    def displace(self, request: Request) -> Drop | None:  # noqa: ARG002 -- others tell sources apart
+    def displace(
+        self,
+        request: Request,  # noqa: ARG002 -- others tell sources apart
+        helps: Helps = anyway,  # noqa: ARG002
+    ) -> Drop | None:
         """Return None: first come, first served."""
         return None
 

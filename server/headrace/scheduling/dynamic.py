@@ -19,7 +19,7 @@ from math import inf
 
 from headrace.engines.base import Kind
 from headrace.engines.batching_spec import BatchingSpec
-from headrace.scheduling.batcher import Drop
+from headrace.scheduling.batcher import Drop, Helps, anyway
 from headrace.scheduling.intake import Intake
 from headrace.scheduling.outlook import Outlook
 from headrace.scheduling.places import Place, Places
@@ -98,9 +98,9 @@ class DynamicBatcher:
             self._doubt((drop,), request.rows)
         return drop
 
-    def displace(self, request: Request) -> Drop | None:
+    def displace(self, request: Request, helps: Helps = anyway) -> Drop | None:
         """Take out what must make room for a request of another source; None when nothing must."""
-        return self._intake.displace(request)
+        return self._intake.displace(request, helps)
 
     def add(self, request: Request, now: float) -> None:
         """Queue a request whose inputs lie in its block; what it supersedes is dropped."""

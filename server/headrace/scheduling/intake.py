@@ -8,7 +8,7 @@ from headrace.engines.base import Kind
 from headrace.engines.batching_spec import BatchingSpec
 from headrace.errors import OverloadedError, SupersededError
 from headrace.escape import printable
-from headrace.scheduling.batcher import EXPIRED, Drop
+from headrace.scheduling.batcher import EXPIRED, Drop, Helps, anyway
 from headrace.scheduling.flow import Entry
 from headrace.scheduling.kinds import Kinds
 from headrace.scheduling.outlook import Outlook
@@ -84,12 +84,12 @@ class Intake:
             return None
         return _too_late(request, due, now)
 
-    def displace(self, request: Request) -> Drop | None:
+    def displace(self, request: Request, helps: Helps = anyway) -> Drop | None:
         """Take out what makes room for a newcomer, of its own level or of less urgent ones."""
         rank = self._standing.rank(request)
         is_level_full = self.kinds.num_at(rank) >= self._standing.max_queue_size(request)
         victim = self.kinds.displaced_by(request, rank, rank + LATE_STEP if is_level_full else inf)
-        if victim is None:
+        if victim is None or not helps(victim):
             return None
         self.kinds.remove(victim)
         return Drop(victim, DISPLACED, "displaced")

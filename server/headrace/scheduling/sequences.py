@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Sequence as Several
 
 from headrace.errors import HeadraceError
-from headrace.scheduling.batcher import EXPIRED, Batcher, Drop
+from headrace.scheduling.batcher import EXPIRED, Batcher, Drop, Helps, anyway
 from headrace.scheduling.request import Request
 from headrace.scheduling.sequence import Sequence, StateMover, part_of, unnamed, unstarted
 from headrace.slots.batch import Batch, Output
@@ -76,7 +76,11 @@ class SequenceBatcher:
         """Say why a request that has just come shall not be queued; None when it may be."""
         return self._inner.refuse(request, now)
 
-    def displace(self, request: Request) -> Drop | None:  # noqa: ARG002 -- others tell sources apart
+    def displace(
+        self,
+        request: Request,  # noqa: ARG002 -- others tell sources apart
+        helps: Helps = anyway,  # noqa: ARG002
+    ) -> Drop | None:
         """Return None: no request of a sequence gives way, or the rest would lack it."""
         return None
 

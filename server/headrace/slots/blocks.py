@@ -94,6 +94,15 @@ class BlockPool:
         """Say whether so many blocks of this size could ever be leased at a time."""
         return size_class(size_bytes) * count <= self._budget_bytes
 
+    def could_lease(self, size_bytes: int, given_bytes: int) -> bool:
+        """Say whether `lease` would find a block, were one of `given_bytes` given back before."""
+        size = size_class(size_bytes)
+        if size == given_bytes or self._free.get(size):
+            return not self._is_closed
+        free_bytes = sum(each * len(free) for each, free in self._free.items())
+        kept_bytes = self.allocated_bytes - free_bytes - given_bytes
+        return not self._is_closed and kept_bytes + size <= self._budget_bytes
+
     def lease(self, size_bytes: int) -> Block | None:
         """Hand out a block of at least `size_bytes`, None when the budget is spent.
 

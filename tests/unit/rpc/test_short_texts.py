@@ -29,6 +29,16 @@ def renamed_twice(request: pb.ModelInferRequest) -> None:
         request.inputs.add(name=LONG, datatype="FP32", shape=[1, 2])
 
 
+def classes_of_a_long_name(request: pb.ModelInferRequest) -> None:
+    request.outputs[0].name = LONG
+    request.outputs[0].parameters["classification"].bool_param = True
+
+
+def region_of_an_output(request: pb.ModelInferRequest) -> None:
+    request.outputs[0].name = LONG
+    request.outputs[0].parameters["shared_memory_region"].string_param = LONG
+
+
 def in_region(request: pb.ModelInferRequest) -> None:
     request.inputs[0].name = LONG
     request.inputs[0].parameters["shared_memory_region"].string_param = LONG
@@ -45,14 +55,8 @@ SPOILS: dict[str, Callable[[pb.ModelInferRequest], object]] = {
     "parameter of no type": lambda r: r.parameters[LONG].SetInParent(),
     "source": lambda r: setattr(r.parameters["stream_id"], "string_param", LONG),
     "region": in_region,
-    "classes of a long name": lambda r: (
-        setattr(r.outputs[0], "name", LONG),
-        setattr(r.outputs[0].parameters["classification"], "bool_param", True),
-    ),
-    "region of an output": lambda r: (
-        setattr(r.outputs[0], "name", LONG),
-        setattr(r.outputs[0].parameters["shared_memory_region"], "string_param", LONG),
-    ),
+    "classes of a long name": classes_of_a_long_name,
+    "region of an output": region_of_an_output,
 }
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from headrace.engines.batching_spec import BatchingSpec
-from headrace.errors import ExpiredError, OverloadedError, QueueTimeoutError
-from headrace.scheduling.batcher import Drop
+from headrace.errors import ExpiredError, HeadraceError, OverloadedError, QueueTimeoutError
+from headrace.scheduling.batcher import Drop, Helps, anyway
 from headrace.scheduling.request import Request
-from helpers.core_rig import Rig
+from helpers.core_rig import Asked, Rig
 from helpers.delay_batcher import DelayBatcher
 from helpers.rows_rig import MAX_ROWS, RowsRig
 
@@ -26,10 +26,10 @@ class Picky(DelayBatcher):
         """Do as the test says."""
         return None if self.refusal is None else Drop(request, *self.refusal)  # type: ignore[arg-type]
 
-    def displace(self, request: Request) -> Drop | None:
+    def displace(self, request: Request, helps: Helps = anyway) -> Drop | None:
         """Take out the newest of another source."""
         for _, other in reversed(self._queue):
-            if other.source != request.source:
+            if other.source != request.source and helps(other):
                 self.remove(other)
                 return Drop(other, OverloadedError("others want to be served, too"), "displaced")
         return None
@@ -133,6 +133,49 @@ def test_a_block_goes_from_one_source_to_another() -> None:
     assert [each.num_ends for each in flood] == [0, 1, 0, 0]
     assert other.request.block is not None
     assert rig.line.num_waiting == 2
+    rig.run()
+    assert other.is_right
+    rig.close()
+
+
+def crowded(**options: Any) -> tuple[RowsRig, list[Asked]]:
+    """Two lanes and four blocks: two requests in flight, and a source that queues two more."""
+    rig, _ = picky(num_slots=1, budget_bytes=4 * 4096, launch_s=1.0, **options)
+    for _ in range(2):
+        rig.ask(b"busy")
+        rig.step()
+    return rig, [rig.ask(bytes([index]), source="flood") for index in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "error"),
+    [(5 * 4096, "more than there is in all"), (2 * 4096, "the staging memory is in use")],
+    ids=["than there is", "than the victim's"],
+)
+@pytest.mark.parametrize("max_queue_size", [2, 64], ids=["queue full", "no block"])
+def test_nobody_gives_way_to_what_cannot_be_served_then(
+    max_queue_size: int, size_bytes: int, error: str
+) -> None:
+    """A newcomer that needs more memory than another would give up, and may not wait for it."""
+    rig, flood = crowded(max_waiting_bytes=0, max_queue_size=max_queue_size)
+    with pytest.raises(HeadraceError, match=f"{error}|Exceeds maximum queue size"):
+        rig.ask(bytes(size_bytes // 2), source="other")
+    rig.asked.pop()
+    assert [each.num_ends for each in flood] == [0, 0]
+    assert rig.metrics.read().drops["displaced"] == 0
+    rig.run()
+    assert [each.num_ends for each in rig.asked] == [1] * len(rig.asked)
+    rig.close()
+
+
+def test_one_gives_way_and_not_another_for_its_block() -> None:
+    """Who is displaced for a place in the queue gives its block as well, whoever waits for one."""
+    rig, flood = crowded(max_queue_size=3)
+    flood.append(rig.ask(b"waits", source="flood"))
+    assert rig.line.num_waiting == 1
+    other = rig.ask(b"y", source="other")
+    assert other.request.block is not None
+    assert [each.num_ends for each in flood] == [0, 1, 0]
     rig.run()
     assert other.is_right
     rig.close()

@@ -42,6 +42,28 @@ def test_a_block_comes_back_and_is_used_again() -> None:
     assert pool.lease(4800) is block
 
 
+@given(
+    st.lists(st.integers(1, 20_000), min_size=1, max_size=12),
+    st.lists(st.booleans(), min_size=12, max_size=12),
+    st.integers(1, 40_000),
+)
+def test_what_a_block_given_back_would_bring(
+    sizes: list[int], is_kept: list[bool], wanted: int
+) -> None:
+    """As said before, so it is then; with nothing given back, as well."""
+    pool = BlockPool(SimDevice(), 10 * MIN_BLOCK_BYTES)
+    blocks = [block for size in sizes if (block := pool.lease(size)) is not None]
+    kept = [block for block, stays in zip(blocks, is_kept, strict=False) if stays]
+    for block in blocks:
+        if block not in kept:
+            pool.release(block)
+    given_bytes = kept[0].size_bytes if kept else 0
+    would = pool.could_lease(wanted, given_bytes)
+    if kept:
+        pool.release(kept[0])
+    assert (pool.lease(wanted) is not None) == would
+
+
 def test_no_two_holders_share_memory() -> None:
     """Leased blocks never overlap."""
     pool = BlockPool(SimDevice(), 1 << 20)
