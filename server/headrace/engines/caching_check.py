@@ -10,19 +10,13 @@ if TYPE_CHECKING:
 
 FIELD: Final = "response_cache.enable"
 
-_REASONS: Final = {
-    "sequence_batching": "the answer depends on what the sequence sent before",
-    "ensemble_scheduling": "set it in the configurations of the models that it is made of",
-}
-
 
 def check_caching(config: config_pb.ModelConfig) -> Iterator[tuple[str, str]]:
     """Yield (field, reason) where replies are to be kept of a model that has none to keep."""
     if not config.response_cache.enable:
         return
-    there = {descriptor.name for descriptor, _ in config.ListFields()}
-    for field, reason in _REASONS.items():
-        if field in there:
-            yield FIELD, f"is true together with {field}: {reason}"
+    if config.HasField("sequence_batching"):
+        reason = "the answer depends on what the sequence sent before"
+        yield FIELD, f"is true together with sequence_batching: {reason}"
     if config.model_transaction_policy.decoupled:
         yield FIELD, "is true together with model_transaction_policy.decoupled: it has many replies"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.engines.ensemble_plan import EnsemblePlan
-from headrace.scheduling.batcher import Drop
+from headrace.scheduling.batcher import Drop, Helps, anyway
 from headrace.scheduling.ensemble_run import Run
 from headrace.scheduling.request import Request
 from headrace.scheduling.steps import BoundStep
@@ -34,7 +34,11 @@ class EnsembleQueue:
         """Return None: `Ensembles.begin` says who may come in."""
         return None
 
-    def displace(self, request: Request) -> Drop | None:  # noqa: ARG002 -- others do
+    def displace(
+        self,
+        request: Request,  # noqa: ARG002 -- others do
+        helps: Helps = anyway,  # noqa: ARG002
+    ) -> Drop | None:
         """Return None: first come, first served."""
         return None
 

@@ -15,7 +15,6 @@ ASKS = "response_cache { enable: true } "
     ("text", "reason"),
     [
         ("sequence_batching { }", "together with sequence_batching: the answer depends on what"),
-        ("ensemble_scheduling { }", "together with ensemble_scheduling: set it in the config"),
         (
             "model_transaction_policy { decoupled: true }",
             "together with model_transaction_policy.decoupled: it has many replies",
