@@ -142,6 +142,8 @@ class VirtualCore:
         self._actions: list[tuple[float, int, Action]] = []
         self._numbers = count()
         self._has_more = False
+        self._has_progress = True  # an event has finished since nothing was found last
+        self.device.on_progress = self._note_progress
         self._num_ended = 0
         self._wrong: list[str] = []  # told at the end: the core lets no fault of a caller through
 
@@ -219,12 +221,17 @@ class VirtualCore:
 
     def _has_news(self) -> bool:
         """Whether the poller would find something."""
-        for slot in self.slots:
-            if slot.in_flight:
-                event: Any = slot.in_flight[0].event
-                if event.num_finished == event.num_recorded:
-                    return True
+        if self._has_progress:
+            for slot in self.slots:
+                if slot.in_flight:
+                    event: Any = slot.in_flight[0].event
+                    if event.num_finished == event.num_recorded:
+                        return True
+            self._has_progress = False
         return self.device.is_dead and self.scheduler.sticky is None and self.scheduler.is_polling
+
+    def _note_progress(self) -> None:
+        self._has_progress = True
 
     def _act(self) -> bool:
         has_acted = False

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from headrace.device.ledger import Ledger
 from headrace.device.sim import SimDevice
@@ -80,6 +81,7 @@ class SharedStream(SimStream):
     def run_next(self) -> None:
         """End the next item, and what takes no time behind it; then a launch begins."""
         ends_at = self._last_end_s = self.due[0]
+        self._shared.change()
         items = self.items
         if self._is_computing:
             self._is_computing = False
@@ -89,6 +91,10 @@ class SharedStream(SimStream):
         while items and not items[0].duration_s and items[0].number not in self._launches:
             items.popleft().run()
         self._begin(ends_at)
+
+    def _enqueue(self, duration_s: float, run: Callable[[], None]) -> None:
+        super()._enqueue(duration_s, run)
+        self._shared.change()
 
     def _begin(self, now: float) -> None:
         if self.items and not self._is_computing and self.items[0].number in self._launches:
@@ -102,23 +108,34 @@ class SharedDevice(SimDevice):
     def __init__(self, share: Share, *, copy_bytes_per_s: float = math.inf) -> None:
         super().__init__(copy_bytes_per_s=copy_bytes_per_s)
         self.share = share
+        self._next: tuple[float, SharedStream | None] | None = None  # None: to be looked for anew
 
     @property
     def is_dead(self) -> bool:
         """Whether `fail_device` has come true."""
         return self._sticky is not None
 
+    def change(self) -> None:
+        """Forget what is next: work came, or went."""
+        self._next = None
+
     def step_before(self, until_s: float) -> bool:
         """Let what is next in time happen; False when that is later."""
         if self._fault is not None:
+            self.change()
             return self.next_due_s() <= until_s and self.step()
-        stream = min(self._streams, key=lambda stream: stream.due)
-        due_s, _ = stream.due
-        if due_s > until_s or due_s == math.inf:
+        due_s, stream = self._next or self._look()
+        if stream is None or due_s > until_s:
             return False
         self.now = max(self.now, due_s)
         stream.run_next()
         return True
+
+    def run_until(self, now: float) -> None:
+        """Let everything happen that is due until `now`, and then be it `now`."""
+        while self.step_before(now):
+            pass
+        self.now = max(self.now, now)
 
     def open_stream(self, *, priority: int = 0) -> SharedStream:
         """Open a stream."""
@@ -126,3 +143,10 @@ class SharedDevice(SimDevice):
         stream = SharedStream(self, self._ledger, priority)
         self._streams.append(stream)
         return stream
+
+    def _look(self) -> tuple[float, SharedStream | None]:
+        """Return what is next in time, and keep it: between two changes it stays what it is."""
+        stream: Any = min(self._streams, key=lambda stream: stream.due, default=None)
+        due_s = math.inf if stream is None else stream.due[0]
+        self._next = (due_s, None if due_s == math.inf else stream)
+        return self._next
