@@ -93,6 +93,9 @@ _FAMILIES: Final = (
         "Time of answered requests in each stage: receive, stage, queue, h2d, execute, d2h, reply, "
         "and total for all of them",
     ),
+    Family(
+        "headrace_batch_rows", "histogram", "Rows that ran together, of executions that answered"
+    ),
     Family("headrace_slots_busy", "gauge", "Slots with at least one lane in flight"),
     Family("headrace_slots_pinned", "gauge", "Slots of a model that one stream has for itself"),
     Family("headrace_lanes_in_flight", "gauge", "Lanes whose work is enqueued and not yet done"),

@@ -10,6 +10,7 @@ from typing import Final
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from headrace.metrics.batch_rows import batch_rows
 from headrace.metrics.catalogue import CATALOGUE, family
 from headrace.metrics.gpu import GpuProbe
 from headrace.metrics.histogram import BUCKETS_S, STAGES
@@ -151,6 +152,9 @@ def _model_families(readings: list[tuple[ModelMetrics, Reading]]) -> Iterator[Me
     yield from families.values()
     yield dropped
     yield stages
+    yield batch_rows(
+        ((model.name, model.version), reading.statistics.batch_stats) for model, reading in readings
+    )
 
 
 def _inference_counters(reading: Reading) -> dict[str, float]:

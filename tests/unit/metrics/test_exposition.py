@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 from prometheus_client.core import Metric
@@ -210,3 +210,30 @@ def test_a_model_is_one_object() -> None:
     metrics = Metrics()
     assert metrics.model("m", "1") is metrics.model("m", "1")
     assert metrics.model("m", "1") is not metrics.model("m", "2")
+
+
+@pytest.mark.parametrize(
+    ("accept", "parse"), [("", parse_text), (OPENMETRICS, parse_openmetrics)], ids=["text", "om"]
+)
+def test_rows_that_ran_together(accept: str, parse: Callable[[str], list[Metric]]) -> None:
+    """Each execution once, by the rows of its batch; who shares it, fails or is cached in none."""
+    metrics = Metrics()
+    model = metrics.model("m", "1")
+    run = (0.001,) * len(STAGES)
+    for rows, num_runs in ((1, 3), (2, 2), (3, 1), (256, 1), (257, 4)):
+        for _ in range(num_runs):
+            model.record(run, 1, 1, rows)
+            model.record(run, rows - 1, 0, rows)
+    model.answered_from_cache(0.1, 0.1, 0.1)
+    model.fail(None, "BACKEND")
+    body, _ = render(metrics.registry, accept)
+    samples = samples_of(parse(body.decode()))
+
+    def value(name: str, **more: str) -> float:
+        labels = {"model": "m", "version": "1", **more}
+        return samples[f"headrace_batch_rows_{name}", frozenset(labels.items())]
+
+    assert value("count") == 11
+    assert value("sum") == 3 + 2 * 2 + 3 + 256 + 4 * 257
+    bounds = {"1.0": 3, "2.0": 5, "4.0": 6, "128.0": 6, "256.0": 7, "+Inf": 11}
+    assert {bound: value("bucket", le=bound) for bound in bounds} == bounds

@@ -13,7 +13,7 @@ GROUND = {
     "errors": (),
     "escape": (),
     "release": (),
-    "config": ("errors",),
+    "config": ("errors", "escape"),
     "metrics": ("errors",),
     "metrics_http": ("errors", "metrics"),
     "response_cache": (),
