@@ -12,6 +12,7 @@ import grpc
 import numpy as np
 import pytest
 
+from helpers.http2_frames import RST_STREAM, http2_frame
 from helpers.raw_http2 import RawHttp2, frame
 from helpers.rpc_client import RpcClient, arrays, slow_message, told
 from helpers.scrape import Scrape, is_at_rest, num_inside
@@ -20,6 +21,7 @@ from helpers.server import Server
 Code = grpc.StatusCode
 LONG = 2500  # rounds: some tenths of a second
 SHORT = 1
+CANCELLED = (8).to_bytes(4, "big")  # of HTTP/2's error codes
 
 
 class Seen:
@@ -150,6 +152,23 @@ def test_cancelling_after_the_answer_changes_nothing(client: RpcClient, slow: Se
     assert arrays(call.result())["y"].tolist() == [5.0]
     call.cancel()
     assert seen.at_rest() == (1, 1, 0)
+
+
+def test_resetting_a_call_again_and_again(client: RpcClient, slow: Server) -> None:
+    """In flight and queued, by frames that no client would send: each request ends once."""
+    seen = Seen(slow)
+    with RawHttp2(slow.address) as raw:
+        streams = []
+        for number in range(3):
+            streams.append(raw.open())
+            raw.send(streams[-1], frame(slow_message(LONG, [float(number)])))
+            Scrape.when(slow.metrics_address, lambda now, n=number + 1: num_inside(now) == n)  # type: ignore[misc]
+        for _ in range(4):
+            for stream in streams:
+                raw.send_raw(http2_frame(RST_STREAM, 0, stream, CANCELLED))
+        after = client.start(slow_message(SHORT, [7.0]))
+        assert arrays(after.result())["y"].tolist() == [7.0]
+    assert seen.at_rest() == (1, 1, 3)
 
 
 def test_no_answer_is_anothers_after_many_cancellations(client: RpcClient, slow: Server) -> None:
