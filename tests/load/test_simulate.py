@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
-from itertools import product
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 
 from headrace.scheduling.batcher import SingleBatcher
 from helpers.delay_batcher import DelayBatcher
-from load.simulate.__main__ import main
 from load.simulate.arrivals import Arrival, arrivals, cameras, constant, on_off, poisson
-from load.simulate.chart import write_chart
 from load.simulate.core import Ending, HostCost, MakeBatcher, VirtualCore
 from load.simulate.curves import CURVES, ServiceCurve, read_curve
 from load.simulate.device import Share, SharedDevice
 from load.simulate.figures import figures_of
-from load.simulate.policies import policies
 from load.simulate.slots import Draw, exponential, noisy
-from load.simulate.sweep import Run, Setting, run
 
 ONE_MS = ServiceCurve("one_ms", ((1, 1e-3),), max_rows=1, spread=0.5)
 UNBOUNDED = 1_000_000
@@ -190,30 +183,3 @@ def test_batches_are_those_of_a_plain_recursion() -> None:
         expected += [ends[-1]] * rows
     assert [ending.ended_s for ending in endings] == pytest.approx(expected, abs=1e-9)
     assert max(ending.latency_s for ending in endings) > 10e-3, "the bursts must have been felt"
-
-
-@pytest.mark.timeout(60)
-def test_a_sweep_is_a_table_and_a_chart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every policy at every load, for each arrival process."""
-    file, chart = tmp_path / "all.json", tmp_path / "all.svg"
-    main(["--seconds", "0.05", "--loads", "0.2", "1.5", "--json", str(file), "--chart", str(chart)])
-    rows = json.loads(file.read_text())
-    names = [policy.name for policy in policies(32, 0.01)]
-    wanted = product(["poisson", "on/off"], [0.2, 1.5], names)
-    assert [(row["process"], row["load"], row["policy"]) for row in rows] == list(wanted)
-    assert "| load | rows/s | alone | delay 0 ms |" in capsys.readouterr().out
-    parts = [each.get("id", "") for each in ET.parse(chart).iter()]
-    assert sum(part.startswith("axes_") for part in parts) == 4
-
-
-def test_the_same_figures_draw_the_same_chart(tmp_path: Path) -> None:
-    """So that a chart in the documents changes only when figures do."""
-    setting = Setting(CURVES["resnet50_h200"], 1, 0.01, has_deadlines=False, duration_s=0.1)
-    results = {
-        Run(policy, "poisson", load): run(setting, Run(policy, "poisson", load))
-        for policy in policies(32, 0.01)[:2]
-        for load in (0.1, 0.2)
-    }
-    for name in ("one.svg", "other.svg"):
-        write_chart(tmp_path / name, setting, results, ["poisson"])
-    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "other.svg").read_bytes()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,14 +71,33 @@ def on_off(
     return times[times < duration_s]
 
 
-PROCESSES = {"poisson": poisson, "on/off": on_off, "constant": constant}
+PROCESSES: Final[Mapping[str, Callable[..., Times]]] = {
+    "poisson": poisson,
+    "on/off": on_off,
+    "constant": constant,
+}
 
 
 def arrivals(
-    process: str, rate: float, duration_s: float, seed: int, **fields: Any
+    process: str,
+    rate: float,
+    duration_s: float,
+    seed: int,
+    *,
+    lengths: Mapping[str, float] = MappingProxyType({}),
+    **fields: Any,
 ) -> list[Arrival]:
-    """Return requests by the name of their process, all with these fields."""
-    times = PROCESSES[process](rate, duration_s, np.random.default_rng(seed))
+    """Return requests by the name of their process, all with these fields.
+
+    Args:
+        process: One of `PROCESSES`.
+        rate: Requests a second.
+        duration_s: Of the whole.
+        seed: Decides.
+        lengths: Of bursts and silences, as `on_off` takes them.
+        fields: Of every Arrival.
+    """
+    times = PROCESSES[process](rate, duration_s, np.random.default_rng(seed), **lengths)
     return [Arrival(at_s, **fields) for at_s in times.tolist()]
 
 

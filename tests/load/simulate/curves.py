@@ -59,6 +59,7 @@ CURVES: Final[Mapping[str, ServiceCurve]] = {
         "resnet50_cpu",
         ((1, 0.0953), (2, 0.1906), (4, 0.3849), (8, 0.8006), (16, 1.4715), (32, 2.8948)),
         spread=0.013,
+        speed_ups=((1, 1.0), (2, 2.0)),  # a core for each of two slots, as conv was seen to have
     ),
     # ResNet-50 fp16 on an H200, 4 streams with graphs, as docs/benchmarks.md has it: images/s of
     # the whole GPU, so the GPU is taken as one that computes a batch at a time.
@@ -69,6 +70,9 @@ CURVES: Final[Mapping[str, ServiceCurve]] = {
         ((1, 0.812e-3), (8, 1.471e-3)),
         speed_ups=((1, 1.0), (2, 1.20), (4, 1.37), (8, 1.37)),
     ),
+    # Not measured: a model that takes nearly as long for one row as for 32, the most that batching
+    # can have to do with.
+    "fixed_cost": ServiceCurve("fixed_cost", ((1, 8e-3), (32, 10e-3))),
 }
 
 

@@ -12,16 +12,17 @@ import numpy as np
 
 from load.simulate.core import Ending, VirtualCore
 
-UNSETTLED: Final = 0.1  # of a run is not judged: queues start empty
+UNSETTLED: Final = 0.2  # of a run is not judged: queues start empty
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of the requests that came after the first tenth of a run.
+    """Of the requests that came after the first fifth of a run.
 
     Attributes:
         offered_per_s: Rows that came.
-        good_per_s: Rows that were answered within the target.
+        good_per_s: Rows that were answered within the target, while requests came: what is left at
+            the end counts for nothing.
         good_share: Of the rows that came.
         answered_share: Answered at all, in time or not.
         p50_s: Of the answered; NaN when none was. p99_s alike.
@@ -53,11 +54,18 @@ def figures_of(
     offered = sum(ending.arrival.rows for ending in judged)
     answered = [ending for ending in judged if not ending.error]
     good = sum(ending.arrival.rows for ending in answered if ending.latency_s <= target_s)
+    good_then = sum(
+        ending.arrival.rows
+        for ending in endings
+        if not ending.error
+        and ending.latency_s <= target_s
+        and settled_s <= ending.ended_s < core.begun_s + duration_s
+    )
     p50_s, p99_s = percentiles(answered)
     batches = core.batch_rows
     return Figures(
         offered_per_s=offered / judged_s,
-        good_per_s=good / judged_s,
+        good_per_s=good_then / judged_s,
         good_share=good / offered if offered else math.nan,
         answered_share=len(answered) / len(judged) if judged else math.nan,
         p50_s=p50_s,

@@ -12,7 +12,9 @@ from headrace.slots.capacity import Capacity
 from headrace.slots.pool import SlotPool
 
 MAX_QUEUE_SIZE: Final = 1024
-DELAYS_MS: Final = (0, 1, 2, 5, 10, 20)
+ALONE: Final = "no batching"
+TARGET: Final = "target"
+DELAYS_MS: Final = (0, 1, 2, 5, 10, 20, 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,9 @@ class Policy:
 
 
 def policies(max_rows: int, target_s: float) -> list[Policy]:
-    """Return no batching, each fixed delay, and the target."""
+    """Return no batching, each fixed delay, and the target, last."""
     delays = [
         Policy(f"delay {delay_ms} ms", max_rows, max_delay_s=delay_ms / 1e3)
         for delay_ms in DELAYS_MS
     ]
-    return [Policy("alone"), *delays, Policy("target", max_rows, target_p99_s=target_s)]
+    return [Policy(ALONE), *delays, Policy(TARGET, max_rows, target_p99_s=target_s)]
