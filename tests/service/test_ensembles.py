@@ -19,6 +19,7 @@ from tritonclient.utils import InferenceServerException
 from helpers.onnx_models import FLOAT, adds, model, number, picks, port, save
 from helpers.rpc_client import RpcClient, infer_message, told
 from helpers.server import NO_DEBUG, TRANSPORTS, Server, serving
+from helpers.shm_client import PREFIX, Memory
 
 Floats = NDArray[np.float32]
 ROW: tuple[int | str, ...] = ("batch", 4)
@@ -98,7 +99,9 @@ def server(request: pytest.FixtureRequest, repository: Path) -> Iterator[Server]
     """A server of a transport, with everything loaded."""
     explicit = ("--model-control-mode", "explicit", "--load-model", "a_parts")
     more = ("--load-model", "lookup", "--transport", str(request.param))
-    with serving("--model-repository", repository, *explicit, *more, env=NO_DEBUG) as running:
+    shm = ("--allow-client-shm", "--client-shm-key-prefix", PREFIX)
+    options = (*explicit, *more, *shm)
+    with serving("--model-repository", repository, *options, env=NO_DEBUG) as running:
         yield running
 
 
@@ -145,6 +148,23 @@ def test_answers_are_those_of_its_models(client: Any, repository: Path) -> None:
     some = client.infer("a_parts", [image(x)], outputs=wanted)
     assert [output.name for output in some.get_response().outputs] == ["scaled"]
     assert np.array_equal(some.as_numpy("scaled"), scaled)
+
+
+def test_tensors_in_shared_memory(client: Any, repository: Path) -> None:
+    """In and out, as of any other model."""
+    x = floats(5)
+    size = x.nbytes
+    with Memory(2 * size) as memory:
+        memory.write(x.tobytes())
+        client.register_system_shared_memory("both", memory.key, 2 * size)
+        tensor = triton.InferInput("image", x.shape, "FP32")
+        tensor.set_shared_memory("both", size)
+        wanted = triton.InferRequestedOutput("scores")
+        wanted.set_shared_memory("both", size, offset=size)
+        client.infer("a_parts", [tensor], outputs=[wanted])
+        client.unregister_system_shared_memory("both")
+        scores = np.frombuffer(memory.read(size, size), np.float32).reshape(x.shape)
+        assert np.array_equal(scores, right(repository, x)[0])
 
 
 def test_many_at_a_time(client: Any, repository: Path) -> None:

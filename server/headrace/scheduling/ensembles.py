@@ -94,11 +94,10 @@ class Ensembles:
         queue = _queue_of(request)
         queue.bind(0)  # raises while any of its models is not there
         queue.leave = self.leave
+        pairs = list(zip(request.layout.input_shapes, request.hand_over(), strict=True))
         run = queue.runs[request] = Run(queue, request)
         self._queues[queue] = None
         request.state = RequestState.QUEUED
-        pairs = list(zip(request.layout.input_shapes, request.tensors, strict=True))
-        request.tensors = ()
         ready: list[int] = []
         for place, tensor in enumerate(pairs):
             run.held[place] = len(tensor[1])

@@ -82,6 +82,20 @@ class RegionRequest(Request):
         self.block = block
         self.tensors = ()
 
+    def hand_over(self) -> Sequence[Buffer]:
+        """Copy what lies in regions, and return it with the rest.
+
+        Raises:
+            RequestError: A region's memory has become shorter.
+        """
+        regions, tensors = iter(self._held), list(super().hand_over())
+        for index, source in enumerate(tensors):
+            if isinstance(source, RegionPart):
+                tensors[index] = room = memoryview(bytearray(source.size_bytes))
+                next(regions).read_into(room, source.offset)
+                self._num_read_bytes += source.size_bytes
+        return tensors
+
     def end(self, outputs: Sequence[Output] | None, error: Exception | None) -> None:
         """End the request once its outputs are where they are wanted."""
         if outputs is not None:

@@ -126,6 +126,15 @@ class Request:
         self.block = block
         self.tensors = ()
 
+    def hand_over(self) -> Sequence[Buffer]:
+        """Let go of the tensors and return them, for an ensemble that hands them on.
+
+        Raises:
+            RequestError: They cannot be read.
+        """
+        tensors, self.tensors = self.tensors, ()
+        return tensors
+
     def let_go(self) -> None:
         """Give back what the request holds beside its block: it has ended, or was refused."""
 
