@@ -8,6 +8,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ class Run:
         "_ended_at",
         "_needs",
         "_num_missing",
-        "_sums_s",
+        "_took",
         "_uses",
         "children",
         "held",
@@ -59,7 +60,7 @@ class Run:
         self._needs = list(plan.num_needed)
         self._uses = list(plan.num_uses)
         self._num_missing = len(plan.outputs)
-        self._sums_s = [0.0, 0.0, nan, nan, nan]  # stage, queue, h2d, execute, d2h of all steps
+        self._took: list[Stages] = []  # of the steps that have ended
         self._ended_at = request.parsed_at
 
     @property
@@ -96,21 +97,20 @@ class Run:
 
     def account(self, stages: Stages, ended_at: float) -> None:
         """Add what a step took."""
-        for index, took_s in enumerate(stages[1:6]):
-            self._sums_s[index] = _sum(self._sums_s[index], took_s)
+        self._took.append(stages)
         self._ended_at = max(self._ended_at, ended_at)
 
     def measure(self) -> None:
         """Write into the ensemble's request what its steps took together."""
-        stage_s, queue_s, h2d_s, execute_s, d2h_s = self._sums_s
+        _, *stages, _, _ = zip(*self._took, strict=True)
+        stage_s, queue_s, h2d_s, execute_s, d2h_s = map(_sum, stages)
         request = self.request
         request.staged_at = request.parsed_at + stage_s
         started_at = request.staged_at + queue_s
         request.timing = Timing(started_at, h2d_s, execute_s, d2h_s, self._ended_at)
 
 
-def _sum(one: float, other: float) -> float:
+def _sum(took_s: Iterable[float]) -> float:
     """Add what was measured: NaN only where nothing was."""
-    if one != one:  # NaN  # noqa: PLR0124
-        return other
-    return one if other != other else one + other  # noqa: PLR0124
+    measured = [each for each in took_s if each == each]  # no NaN  # noqa: PLR0124
+    return sum(measured) if measured else nan

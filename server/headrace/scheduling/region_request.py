@@ -88,7 +88,8 @@ class RegionRequest(Request):
         Raises:
             RequestError: A region's memory has become shorter.
         """
-        regions, tensors = iter(self._held), list(super().hand_over())
+        regions = iter(self._held)
+        tensors: list[Any] = list(super().hand_over())  # or the parts that they lie in
         for index, source in enumerate(tensors):
             if isinstance(source, RegionPart):
                 tensors[index] = room = memoryview(bytearray(source.size_bytes))
