@@ -191,6 +191,7 @@ def test_a_file_that_cannot_serve(tmp_path: Path) -> None:
 
 def test_a_name_that_no_file_can_have_is_a_file_that_is_missing(tmp_path: Path) -> None:
     """The system's own error is no answer."""
+    (tmp_path / "warmup").mkdir()
     config = config_of(warmup(f"batch_size: 1 {N} {with_file('x' * 300)}"))
     ((_, reason),) = check_warmup(config, tmp_path)
     assert reason.startswith('there is no file "warmup/xxx')
