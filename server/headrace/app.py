@@ -146,12 +146,12 @@ async def _open(
         http = _open_http(config, life, metrics, scheduler, catalog)
         if http is not None:
             stack.callback(http.close)
-        shm = open_client_shm(config, metrics, stack, clock=clock)
+        shm = open_client_shm(config, metrics, device, stack, clock=clock)
         infer = _make_infer(config, link, catalog, shm)
         stack.callback(timeline.close)
         trace = _connect(timeline, config, device, catalog, infer)
         settings = SettingsService(catalog, log_control, trace)
-        answers = _answers(config, life, catalog, settings, keeper, shm)
+        answers = _answers(config, life, catalog, settings, keeper, shm=shm)
         door = _make_door(
             config, life, device, link, catalog, infer=infer, answers=answers, access=access
         )
@@ -244,6 +244,7 @@ def _answers(
     catalog: ModelCatalog,
     settings: SettingsService,
     keeper: ModelKeeper,
+    *,
     shm: ClientShm,
 ) -> dict[str, Callable[[Any], Any]]:
     """Return what answers each unary RPC but ModelInfer."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from headrace.config import ServerConfig
+from headrace.device.base import Device
 from headrace.metrics import Metrics
 from headrace.regions.file import RegionFile, open_file
 from headrace.regions.key import file_name
@@ -35,8 +36,14 @@ class ClientShm:
     """
 
     def __init__(
-        self, config: ServerConfig, metrics: Metrics, *, clock: Callable[[], float]
+        self,
+        config: ServerConfig,
+        metrics: Metrics,
+        device: Device,
+        *,
+        clock: Callable[[], float],
     ) -> None:
+        """Prepare; `device` copies large tensors itself where it has memory of its own."""
         self.table: RegionTable | None = None
         self._clock = clock
         self._lease_s = config.client_shm_lease_s
@@ -45,7 +52,8 @@ class ClientShm:
             uids = frozenset(config.client_shm_uid or (os.geteuid(),))
             prefixes = config.client_shm_key_prefix
             quota = Quota(config.client_shm_max_regions, config.client_shm_max_bytes, self._lease_s)
-            self.table = RegionTable(partial(_open, prefixes, uids), quota)
+            pinner = None if device.is_unified else device
+            self.table = RegionTable(partial(_open, prefixes, uids), quota, pinner)
             _observe(metrics, self.table)
 
     @property
@@ -78,16 +86,21 @@ class ClientShm:
         while True:
             await asyncio.sleep(rest_s)
             try:
-                table.sweep(self._clock())
+                await asyncio.to_thread(table.sweep, self._clock())  # to unpin takes long
             except Exception:
                 log.exception("regions of shared memory could not be looked through: a bug")
 
 
 def open_client_shm(
-    config: ServerConfig, metrics: Metrics, stack: AsyncExitStack, *, clock: Callable[[], float]
+    config: ServerConfig,
+    metrics: Metrics,
+    device: Device,
+    stack: AsyncExitStack,
+    *,
+    clock: Callable[[], float],
 ) -> ClientShm:
     """Offer what the operator has switched on, until `stack` is closed; on the event loop."""
-    shm = ClientShm(config, metrics, clock=clock)
+    shm = ClientShm(config, metrics, device, clock=clock)
     stack.callback(shm.close)
     shm.begin()
     return shm
@@ -102,3 +115,4 @@ def _observe(metrics: Metrics, table: RegionTable) -> None:
     metrics.add_source("headrace_regions_bytes", lambda: table.num_bytes)
     metrics.add_source("headrace_region_read_bytes_total", lambda: table.num_read_bytes)
     metrics.add_source("headrace_region_written_bytes_total", lambda: table.num_written_bytes)
+    metrics.add_source("headrace_region_direct_bytes_total", lambda: table.num_direct_bytes)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from headrace.device.base import Device, Stream
 from headrace.engines.base import Binding, Kind, Layout, Shape
 from headrace.engines.layout import pad_layout, plan_layout
-from headrace.slots.batch import Batch
+from headrace.slots.batch import Batch, Direct
 from headrace.slots.blocks import Block, BlockPool
 from headrace.slots.lane import Lane
 from headrace.slots.slot import Slot
@@ -66,6 +66,7 @@ class Asked:
         rng = np.random.default_rng(seed)
         self.layout = layout
         self.rows = rows
+        self.direct: Direct | None = None
         self.inputs = [rng.integers(0, 256, (rows, width), np.uint8) for width in WIDTHS]
         block = blocks.lease(layout.size_bytes)
         assert block is not None

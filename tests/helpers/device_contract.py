@@ -5,6 +5,8 @@ A test class for one device derives from the contracts that it keeps, and has a 
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import threading
 from typing import NoReturn
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headrace.device.base import ALIGNMENT_BYTES, DeviceBuffer, Stream
+from headrace.device.base import ALIGNMENT_BYTES, DeviceBuffer, HostPtr, Stream
 from headrace.errors import DeviceError, EngineError
 from helpers.device_rig import Rig, array
 
@@ -188,6 +190,20 @@ class DeviceContract:
         assert (view.nbytes, view.format, view.ndim, view.readonly) == (1000, "B", 1, False)
         view[:3] = b"abc"
         assert bytes(view[:3]) == b"abc"
+
+    def test_memory_of_others_is_copied_once_it_is_pinned(self, rig: Rig) -> None:
+        """A mapping that nobody here allocated; it is left as it is."""
+        mapping = mmap.mmap(-1, 3 * mmap.PAGESIZE)
+        mapping[:5000] = random_bytes(5000).tobytes()
+        address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+        pinned = rig.device.pin_host(address, 3 * mmap.PAGESIZE)
+        memory, stream = rig.memory(5000), rig.stream()
+        stream.copy_h2d(memory.ptr, pinned.ptr, 5000)
+        stream.copy_d2h(HostPtr(pinned.ptr + 6000), memory.ptr, 5000)
+        stream.synchronize()
+        pinned.close()
+        pinned.close()
+        assert mapping[6000:11_000] == mapping[:5000] == random_bytes(5000).tobytes()
 
     def test_memory_that_is_not_there_is_refused(self, rig: Rig) -> None:
         """An impossible size is an error that names it, and the next allocation goes well."""

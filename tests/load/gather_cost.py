@@ -49,6 +49,7 @@ class Piece:
     layout: Layout
     block: Block | None
     rows: int = 1
+    direct: None = None
 
 
 @dataclass(frozen=True)

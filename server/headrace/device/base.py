@@ -34,6 +34,15 @@ class HostBuffer(Protocol):
         """Give the memory back; a second call does nothing."""
 
 
+class PinnedRange(Protocol):
+    """Host memory of others that the device copies directly; the host itself need not touch it."""
+
+    ptr: HostPtr
+
+    def close(self) -> None:
+        """Let go of it; a second call does nothing. No copy may be under way."""
+
+
 class DeviceBuffer(Protocol):
     """Memory that engines read and write."""
 
@@ -142,6 +151,13 @@ class Device(Protocol):
 
         Raises:
             DeviceError: The memory cannot be had; says how much was asked for and what limits it.
+        """
+
+    def pin_host(self, address: int, size_bytes: int) -> PinnedRange:
+        """Let the device copy host memory that is there already, and stays until `close`.
+
+        Raises:
+            DeviceError: It cannot be pinned.
         """
 
     def alloc_device(self, size_bytes: int) -> DeviceBuffer:

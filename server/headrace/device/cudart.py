@@ -21,7 +21,7 @@ from cuda.bindings import runtime as rt
 from headrace.device.base import DevicePtr, Event, HostPtr, StreamHandle
 from headrace.device.cudart_errors import NO_GPU, device_error, status_error
 from headrace.device.cudart_graph import CudartGraph, capture
-from headrace.device.cudart_memory import DeviceMemory, PinnedBuffer, pinning
+from headrace.device.cudart_memory import CudartPinnedRange, DeviceMemory, PinnedBuffer, pinning
 from headrace.device.event_rules import NEVER_RECORDED, check_timed
 from headrace.device.ledger import Ledger, seal
 from headrace.errors import DeviceError
@@ -246,17 +246,17 @@ class CudartDevice:
 
     def alloc_host(self, size_bytes: int) -> PinnedBuffer:
         """Pin host memory, for all GPUs of the process."""
-        assert size_bytes >= 0, size_bytes
-        self.bind_thread()
-        status, address = rt.cudaHostAlloc(max(size_bytes, 1), rt.cudaHostAllocPortable)
-        if status is not _SUCCESS:
-            raise self.fault(status, pinning(size_bytes))
+        size, flags = max(size_bytes, 1), rt.cudaHostAllocPortable
+        address = self.call(pinning(size_bytes), rt.cudaHostAlloc, size, flags)
         free = partial(self.release, "freeing pinned memory", rt.cudaFreeHost)
         return PinnedBuffer(address, size_bytes, free, self.ledger)
 
+    def pin_host(self, address: int, size_bytes: int) -> CudartPinnedRange:
+        """Pin memory that is there already; see `Device.pin_host`."""
+        return CudartPinnedRange(rt, self, address, size_bytes)
+
     def alloc_device(self, size_bytes: int) -> DeviceMemory:
         """Allocate device memory; its alignment is the driver's, 512 bytes or more."""
-        assert size_bytes >= 0, size_bytes
         self.bind_thread()
         status, address = rt.cudaMalloc(max(size_bytes, 1))
         if status is not _SUCCESS:

@@ -6,12 +6,18 @@ import ctypes
 import resource
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headrace.device.base import DevicePtr, HostPtr
 from headrace.device.ledger import Ledger
+from headrace.errors import DeviceError
+
+if TYPE_CHECKING:
+    from headrace.device.cudart import CudartDevice
 
 
 class PinnedBuffer:
@@ -47,6 +53,34 @@ class PinnedBuffer:
             ):  # an array looks into it, against the rule: free all the same
                 self.view.release()
             self._free(self.ptr)
+
+
+class CudartPinnedRange:
+    """Host memory of others, page-locked for copies."""
+
+    def __init__(self, rt: Any, device: CudartDevice, address: int, size_bytes: int) -> None:
+        """Lock it, for all GPUs of the process; pages that it lacks make that fail, and no more.
+
+        Raises:
+            DeviceError: It cannot be pinned.
+        """
+        flags = rt.cudaHostRegisterPortable
+        device.call(pinning(size_bytes), rt.cudaHostRegister, address, size_bytes, flags)
+        self.ptr = HostPtr(address)
+        self._unpin = partial(device.release, "unpinning memory", rt.cudaHostUnregister, address)
+        self._bind_thread = device.bind_thread
+        self._ledger = device.ledger
+        self._name = device.ledger.enter("pinned range")
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Let go of it; a second call does nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._ledger.strike(self._name)
+            with suppress(DeviceError):  # a dead device: the memory is let go of all the same
+                self._bind_thread()
+            self._unpin()
 
 
 class DeviceMemory:

@@ -16,7 +16,7 @@ from time import perf_counter
 from headrace.device import flag_event, host_memory
 from headrace.device.base import DevicePtr, Event, HostPtr
 from headrace.device.flag_event import FlagEvent
-from headrace.device.host_memory import HostMemory
+from headrace.device.host_memory import HostMemory, OpenRange
 from headrace.device.host_stream import HostStream, InlineStream
 from headrace.device.ledger import Ledger
 
@@ -60,6 +60,10 @@ class HostDevice:
     def alloc_host(self, size_bytes: int) -> HostMemory[HostPtr]:
         """Allocate zeroed memory whose pages are all there."""
         return HostMemory(size_bytes, HostPtr, self._ledger)
+
+    def pin_host(self, address: int, size_bytes: int) -> OpenRange:  # noqa: ARG002
+        """Take the memory as it is: copies are the host's own."""
+        return OpenRange(HostPtr(address))
 
     def alloc_device(self, size_bytes: int) -> HostMemory[DevicePtr]:
         """Allocate the same memory as `alloc_host` does."""

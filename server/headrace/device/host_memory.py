@@ -12,10 +12,22 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from headrace.device.base import HostPtr
 from headrace.device.ledger import Ledger
 from headrace.errors import DeviceError
 
 Pointer = TypeVar("Pointer", bound=int)
+
+
+class OpenRange:
+    """Memory of others, which needs nothing to be copied."""
+
+    def __init__(self, ptr: HostPtr) -> None:
+        self.ptr = ptr
+
+    def close(self) -> None:
+        """Nothing was done to it."""
+
 
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
 """Mappings of at least this size ask for huge pages: 512 times fewer page faults to touch them."""

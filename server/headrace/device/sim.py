@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headrace.device import flag_event
 from headrace.device.base import Event
 from headrace.device.ledger import Ledger
-from headrace.device.sim_memory import SimDeviceBuffer, SimHostBuffer, SimMemory
+from headrace.device.sim_memory import SimDeviceBuffer, SimHostBuffer, SimMemory, SimPinnedRange
 from headrace.device.sim_stream import SimEvent, SimStream
 from headrace.device.sim_trap import Trap
 from headrace.errors import DeviceError
@@ -196,6 +196,11 @@ class SimDevice:
         """Allocate host memory, full of `FRESH`."""
         self.check()
         return SimHostBuffer(self.memory, size_bytes)
+
+    def pin_host(self, address: int, size_bytes: int) -> SimPinnedRange:
+        """Know host memory of others, so that copies may use it."""
+        self.check()
+        return SimPinnedRange(self.memory, address, size_bytes)
 
     def alloc_device(self, size_bytes: int) -> SimDeviceBuffer:
         """Allocate device memory, full of `FRESH`."""

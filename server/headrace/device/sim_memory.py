@@ -9,7 +9,7 @@ Rules
 from __future__ import annotations
 
 from bisect import bisect_right
-from ctypes import memmove
+from ctypes import c_uint8, memmove
 from typing import Literal
 
 import numpy as np
@@ -58,6 +58,30 @@ class SimHostBuffer(SimBuffer):
         super().__init__(memory, "host", size_bytes)
         self.ptr = HostPtr(self.address)
         self.view = self.array.data  # (size_bytes,) uint8, writable
+
+
+class SimPinnedRange(SimBuffer):
+    """Stands for memory of others that was pinned: what is in it is theirs, also in the end."""
+
+    def __init__(self, memory: SimMemory, address: int, size_bytes: int) -> None:
+        memory.reserve("host", size_bytes)
+        self.array = np.ctypeslib.as_array((c_uint8 * size_bytes).from_address(address))
+        self.address = address
+        self.size_bytes = size_bytes
+        self.place = "host"
+        self.is_closed = False
+        self.name = memory.ledger.enter("pinned range")
+        self.ptr = HostPtr(address)
+        self._memory = memory
+        memory.keep(self)
+
+    def close(self) -> None:
+        """Let go of it; a second call does nothing."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._memory.used_bytes["host"] -= self.size_bytes
+            self._memory.ledger.strike(self.name)
+            self._memory.forget(self)
 
 
 class SimDeviceBuffer(SimBuffer):
@@ -131,3 +155,8 @@ class SimMemory:
         position = bisect_right(self._addresses, buffer.address)
         self._addresses.insert(position, buffer.address)
         self._buffers.insert(position, buffer)
+
+    def forget(self, buffer: SimBuffer) -> None:
+        """Know a buffer no more: its addresses may be others' from now on."""
+        position = self._buffers.index(buffer)
+        del self._addresses[position], self._buffers[position]

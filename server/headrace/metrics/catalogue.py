@@ -142,6 +142,11 @@ _FAMILIES: Final = (
         "counter",
         "Bytes of outputs copied into regions, once",
     ),
+    Family(
+        "headrace_region_direct_bytes_total",
+        "counter",
+        "Bytes of inputs and outputs that the GPU copied from and to regions, past the host",
+    ),
     Family("headrace_queue_length", "gauge", "Requests admitted and not yet enqueued"),
     Family(
         "headrace_sequences",

@@ -36,6 +36,11 @@ class RegionFile:
         self.identity = (found.st_dev, found.st_ino)
 
     @property
+    def fd(self) -> int:
+        """Its descriptor, for what maps it."""
+        return self._fd
+
+    @property
     def size_bytes(self) -> int:
         """How long it is now."""
         return os.fstat(self._fd).st_size
@@ -73,7 +78,7 @@ class RegionFile:
             except OSError as error:
                 raise _failed("read", error) from None
             if num_bytes == 0:
-                raise RequestError("its memory has become shorter than it was registered")
+                raise _shorter()
             view, offset = view[num_bytes:], offset + num_bytes
 
     def write(self, data: memoryview | bytes, offset: int) -> None:
@@ -85,14 +90,22 @@ class RegionFile:
             RequestError: The file ends before, or the machine has no memory for it.
         """
         view = memoryview(data)
-        if self.size_bytes < offset + len(view):
-            raise RequestError("its memory has become shorter than it was registered")
+        self.check(offset + len(view))
         while view:
             try:
                 num_bytes = os.pwritev(self._fd, [view], offset)
             except OSError as error:
                 raise _failed("written", error) from None
             view, offset = view[num_bytes:], offset + num_bytes
+
+    def check(self, end: int) -> None:
+        """Hold that the file reaches to `end`; it may be cut short at the next moment.
+
+        Raises:
+            RequestError: It does not.
+        """
+        if self.size_bytes < end:
+            raise _shorter()
 
     def share(self) -> RegionFile:
         """Return itself for one more holder, who closes it as well."""
@@ -143,6 +156,10 @@ def _no_such() -> RequestError:
         "server's own user, or of one that the operator names with --client-shm-uid; create it "
         "before it is registered"
     )
+
+
+def _shorter() -> RequestError:
+    return RequestError("its memory has become shorter than it was registered")
 
 
 def _failed(what: str, error: OSError) -> RequestError:

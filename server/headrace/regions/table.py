@@ -7,57 +7,27 @@ Rules
 - A region whose memory nobody else has open any more is given up: at once when its file has no name
   either, else when it has not been used for the lease. Where the system cannot tell who has it open
   (`RegionFile.is_shared`), the unnamed goes after the lease, the named when its room is needed.
+- Where a GPU copies regions itself, each is pinned when it is registered. That takes long, as does
+  the end of it: neither is done while requests wait for the lock, nor by whoever ends a request.
 - Any thread may call any method. No clock is read: `now` is in seconds, of any one clock.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from headrace.errors import ExistsError, NotFoundError, RequestError, TooLargeError
-from headrace.escape import printable
+from headrace.errors import DeviceError, ExistsError, NotFoundError, RequestError, TooLargeError
 from headrace.regions.file import RegionFile
 from headrace.regions.part import RegionPart
+from headrace.regions.pin import Pinner, RegionPin
+from headrace.regions.region import Region, shown
+
+log = logging.getLogger(__name__)
 
 MAX_NAME_CHARS = 256
-SHOWN_CHARS = 64  # of a region's name, in a text
-
-
-@dataclass(slots=True, eq=False)
-class Region:
-    """A piece of shared memory that requests can name."""
-
-    name: str
-    file: RegionFile
-    offset: int  # in the file, bytes
-    size_bytes: int
-    alive_at: float  # when it was used, or seen open elsewhere, for the last time
-    num_uses: int = 0
-    is_gone: bool = False  # no request can name it any more
-
-    def read_into(self, view: memoryview, offset: int) -> None:
-        """Fill `view` with what stands from `offset` of the region on; bounds are checked before.
-
-        Raises:
-            RequestError: The memory is shorter than it was.
-        """
-        try:
-            self.file.read_into(view, self.offset + offset)
-        except RequestError as error:
-            raise RequestError(f"{shown(self.name)}: {error}") from None
-
-    def write(self, data: memoryview | bytes, offset: int) -> None:
-        """Write from `offset` of the region on; bounds are checked before.
-
-        Raises:
-            RequestError: The memory is shorter than it was, or there is none for it.
-        """
-        try:
-            self.file.write(data, self.offset + offset)
-        except RequestError as error:
-            raise RequestError(f"{shown(self.name)}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +42,31 @@ class Quota:
 class RegionTable:
     """All regions of one server."""
 
-    def __init__(self, open_file: Callable[[str], RegionFile], quota: Quota) -> None:
-        """Start empty; `open_file` opens what a key stands for, or raises a HeadraceError."""
+    def __init__(
+        self,
+        open_file: Callable[[str], RegionFile],
+        quota: Quota,
+        pinner: Pinner | None = None,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            open_file: Opens what a key stands for, or raises a HeadraceError.
+            quota: Of all regions.
+            pinner: The device that copies regions itself; None where the host does.
+        """
         self._open_file = open_file
         self._quota = quota
+        self._pinner = pinner
+        self._registering = threading.Lock()  # taken before the other: so no two names come at once
         self._lock = threading.Lock()
+        self._unused: list[Region] = []  # gone, and still pinned
         self._regions: dict[str, Region] = {}
         self.num_regions = 0  # those included that are gone and still in use
         self.num_bytes = 0
         self.num_read_bytes = 0
         self.num_written_bytes = 0
+        self.num_direct_bytes = 0  # by the device alone, either way
 
     def register(self, name: str, key: str, offset: int, size_bytes: int, now: float) -> None:
         """Let requests name a piece of a shared memory object.
@@ -103,20 +88,18 @@ class RegionTable:
             raise RequestError(f"the name of a region has 1 to {MAX_NAME_CHARS} characters")
         if offset < 0 or size_bytes < 1:
             raise RequestError(f"{shown(name)} must have 1 byte or more, from offset 0 or later on")
-        with self._lock:
-            if name in self._regions:
-                raise ExistsError(f"{shown(name)} is registered already; unregister it first")
-            self._make_room(name, size_bytes, now)
-            file = self._shared(self._open_file(key))
-            if offset + size_bytes > file.size_bytes:
-                file.close()
-                raise RequestError(
-                    f"{shown(name)} would end at byte {offset + size_bytes}, behind the end of its "
-                    "shared memory"
-                )
-            self._regions[name] = Region(name, file, offset, size_bytes, now)
-            self.num_regions += 1
-            self.num_bytes += size_bytes
+        with self._registering:
+            self._unpin()
+            with self._lock:
+                if name in self._regions:
+                    raise ExistsError(f"{shown(name)} is registered already; unregister it first")
+                self._make_room(name, size_bytes, now)
+                file = self._opened(name, key, offset + size_bytes)
+            pin = self._pinned(name, file, offset, size_bytes)
+            with self._lock:
+                self._regions[name] = Region(name, file, offset, size_bytes, now, pin)
+                self.num_regions += 1
+                self.num_bytes += size_bytes
 
     def unregister(self, name: str) -> None:
         """Forget a region, "" for all of them; an unknown one is no error."""
@@ -149,12 +132,18 @@ class RegionTable:
         return regions
 
     def release(
-        self, regions: Sequence[Region], *, num_read_bytes: int = 0, num_written_bytes: int = 0
+        self,
+        regions: Sequence[Region],
+        *,
+        num_read_bytes: int = 0,
+        num_written_bytes: int = 0,
+        num_direct_bytes: int = 0,
     ) -> None:
         """End the use of regions that were held, and count what was copied meanwhile."""
         with self._lock:
             self.num_read_bytes += num_read_bytes
             self.num_written_bytes += num_written_bytes
+            self.num_direct_bytes += num_direct_bytes
             for region in regions:
                 assert region.num_uses, "a region was released more often than it was held"
                 region.num_uses -= 1
@@ -167,10 +156,12 @@ class RegionTable:
             with self._lock:
                 if not region.is_gone and self._is_forsaken(region, now):
                     self._give_up(region)
+        self._unpin()
 
     def close(self) -> None:
         """Forget every region; those in use go after their last use."""
         self.unregister("")
+        self._unpin()
 
     def _find(self, name: str) -> Region:
         region = self._regions.get(name)
@@ -187,13 +178,43 @@ class RegionTable:
             )
         return region
 
-    def _shared(self, file: RegionFile) -> RegionFile:
-        """Use the file that is open already, or it would seem to be open elsewhere."""
+    def _opened(self, name: str, key: str, end: int) -> RegionFile:
+        """Open a file, or use it that is open already: it would seem to be open elsewhere."""
+        file = self._open_file(key)
         for region in self._regions.values():
             if region.file.identity == file.identity:
                 file.close()
-                return region.file.share()
+                file = region.file.share()
+                break
+        if end > file.size_bytes:
+            file.close()
+            raise RequestError(
+                f"{shown(name)} would end at byte {end}, behind the end of its shared memory"
+            )
         return file
+
+    def _pinned(
+        self, name: str, file: RegionFile, offset: int, size_bytes: int
+    ) -> RegionPin | None:
+        """Pin a region; where that fails, the host copies."""
+        if self._pinner is None:
+            return None
+        try:
+            return RegionPin(self._pinner, file.fd, offset, size_bytes)
+        except DeviceError as error:
+            log.warning("%s is copied by the host: %s", shown(name), error)
+            return None
+
+    def _unpin(self) -> None:
+        """Let go of the memory of regions that are gone."""
+        with self._lock:
+            unused, self._unused = self._unused, []
+        for region in unused:
+            assert region.pin is not None
+            region.pin.close()
+        with self._lock:
+            for region in unused:
+                self._forget(region)
 
     def _make_room(self, name: str, size_bytes: int, now: float) -> None:
         if self._fits(size_bytes):
@@ -237,11 +258,12 @@ class RegionTable:
             self._close(region)
 
     def _close(self, region: Region) -> None:
+        if region.pin is None:
+            self._forget(region)
+        else:
+            self._unused.append(region)
+
+    def _forget(self, region: Region) -> None:
         region.file.close()
         self.num_regions -= 1
         self.num_bytes -= region.size_bytes
-
-
-def shown(name: str) -> str:
-    """Return how a text calls a region."""
-    return f"shared memory region '{printable(name, SHOWN_CHARS)}'"

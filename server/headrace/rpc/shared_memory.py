@@ -9,12 +9,14 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from headrace.errors import NotFoundError, UnsupportedError
-from headrace.regions.table import RegionTable, shown
+from headrace.regions.region import shown
+from headrace.regions.table import RegionTable
 from headrace_proto.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -23,7 +25,7 @@ EXTENSION: Final = "system_shared_memory"
 
 
 class SharedMemoryService:
-    """Answers for one table of regions; any thread may call any method."""
+    """Answers for one table of regions; its methods are for the event loop."""
 
     def __init__(self, table: RegionTable, *, clock: Callable[[], float]) -> None:
         self._table = table
@@ -40,13 +42,12 @@ class SharedMemoryService:
             "CudaSharedMemoryStatus": self.cuda_status,
         }
 
-    def register(
+    async def register(
         self, request: pb.SystemSharedMemoryRegisterRequest
     ) -> pb.SystemSharedMemoryRegisterResponse:
-        """Let requests name a region."""
-        self._table.register(
-            request.name, request.key, request.offset, request.byte_size, self._clock()
-        )
+        """Let requests name a region; on a thread, since pinning takes long."""
+        fields = (request.name, request.key, request.offset, request.byte_size)
+        await asyncio.to_thread(self._table.register, *fields, self._clock())
         log.info("%s has %d bytes", shown(request.name), request.byte_size)
         return pb.SystemSharedMemoryRegisterResponse()
 

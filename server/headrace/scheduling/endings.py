@@ -82,7 +82,7 @@ class Endings:
             for request in batch.requests:
                 assert request.block is not None
                 self._blocks.forfeit(request.block)
-                request.block = None
+                request.forfeit()
             if not line.pool.is_ready:
                 self._fail_line(line)
         else:

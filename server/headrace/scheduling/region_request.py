@@ -4,7 +4,9 @@ Rules
 - Its regions are in use from the moment it is made until it has ended, or was never accepted.
 - Inputs go from the region into the block in one copy, when the block is leased; outputs from the
   block into the region in one copy, when the work is done and before the reply leaves.
-- A caller that has left gets nothing written any more.
+- Large ones in regions that are pinned go past the block: the device copies them by work that the
+  lane's event covers, so that a region is in use for as long.
+- A caller that has left gets nothing written any more, but by what the device does already.
 """
 
 from __future__ import annotations
@@ -12,20 +14,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from headrace.device.base import HostPtr
 from headrace.engines.base import Layout
 from headrace.errors import RequestError
 from headrace.regions.part import RegionPart
-from headrace.regions.table import Region, RegionTable, shown
+from headrace.regions.region import Region, shown
+from headrace.regions.table import RegionTable
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Buffer, Request
-from headrace.slots.batch import Output
+from headrace.slots.batch import Direct, Output
 from headrace.slots.blocks import Block
+from headrace.slots.gather import GATHER_BELOW_BYTES
 
 
 class RegionRequest(Request):
     """See the rules above."""
 
-    __slots__ = ("_held", "_num_read_bytes", "_num_written_bytes", "_table", "_wanted")
+    __slots__ = (
+        "_held",
+        "_num_direct_bytes",
+        "_num_read_bytes",
+        "_num_written_bytes",
+        "_table",
+        "_wanted",
+        "direct",
+    )
 
     def __init__(
         self,
@@ -57,9 +70,10 @@ class RegionRequest(Request):
             for place, part in wanted.items():
                 _check_room(part, layout.output_sizes[place])
         parts = [tensor for tensor in tensors if isinstance(tensor, RegionPart)]
+        self.direct = None
         self._table = table
         self._wanted = wanted
-        self._num_read_bytes = self._num_written_bytes = 0
+        self._num_read_bytes = self._num_written_bytes = self._num_direct_bytes = 0
         self._held = table.hold((*parts, *wanted.values()), parsed_at)
 
     def stage(self, block: Block) -> None:
@@ -69,14 +83,23 @@ class RegionRequest(Request):
             RequestError: A region's memory has become shorter.
         """
         view, regions = block.view, iter(self._held)
+        inputs: dict[int, HostPtr] = {}
         sources: Sequence[Buffer | RegionPart] = self.tensors
-        for offset, source in zip(self.layout.input_offsets, sources, strict=True):
+        offsets = self.layout.input_offsets
+        for place, (offset, source) in enumerate(zip(offsets, sources, strict=True)):
             room = view[offset : offset + len(source)]
-            if isinstance(source, RegionPart):
-                next(regions).read_into(room, source.offset)
-                self._num_read_bytes += source.size_bytes
-            else:
+            if not isinstance(source, RegionPart):
                 room[:] = source
+                continue
+            region = next(regions)
+            ptr = _direct_ptr(region, source.offset, len(source))
+            if ptr is None:
+                region.read_into(room, source.offset)
+                self._num_read_bytes += len(source)
+            else:
+                inputs[place] = ptr
+                self._num_direct_bytes += len(source)
+        self._go_directly(inputs)
         if self.layout.padded_to is not None:
             self._clear_padding(view, self.layout.padded_to)
         self.block = block
@@ -109,6 +132,12 @@ class RegionRequest(Request):
         finally:
             self.let_go()
 
+    def forfeit(self) -> None:
+        """Give the block up for good, and the regions that the failed device may still use."""
+        super().forfeit()
+        if self.direct is not None:
+            self._held = []
+
     def let_go(self) -> None:
         """End the use of the regions; a second call does nothing."""
         held, self._held = self._held, []
@@ -117,18 +146,49 @@ class RegionRequest(Request):
                 held,
                 num_read_bytes=self._num_read_bytes,
                 num_written_bytes=self._num_written_bytes,
+                num_direct_bytes=self._num_direct_bytes,
             )
 
+    def _go_directly(self, inputs: Mapping[int, HostPtr]) -> None:
+        """Note what the device copies itself: these inputs, and outputs of a size that is known."""
+        outputs: dict[int, HostPtr] = {}
+        if self.layout.output_shapes is not None:
+            for region, place, part in self._targets():
+                ptr = _direct_ptr(region, part.offset, self.layout.output_sizes[place])
+                if ptr is not None:
+                    outputs[place] = ptr
+        if inputs or outputs:
+            self.direct = Direct(inputs, outputs)
+
     def _write(self, outputs: Sequence[Output]) -> None:
-        for region, (place, part) in zip(self._outputs_held(), self._wanted.items(), strict=True):
+        direct: Mapping[int, HostPtr] = {} if self.direct is None else self.direct.outputs
+        for region, place, part in self._targets():
             data = outputs[place][1]
             _check_room(part, len(data))
-            region.write(data, part.offset)
-            self._num_written_bytes += len(data)
+            if place in direct:
+                region.check(part.offset + len(data))  # or nobody sees what was written
+                self._num_direct_bytes += len(data)
+            else:
+                region.write(data, part.offset)
+                self._num_written_bytes += len(data)
 
-    def _outputs_held(self) -> Iterator[Region]:
-        """Return the regions of the outputs, which were taken behind those of the inputs."""
-        return iter(self._held[len(self._held) - len(self._wanted) :])
+    def _targets(self) -> Iterator[tuple[Region, int, RegionPart]]:
+        """Return each output's region, held behind those of the inputs, its place and its part."""
+        held = self._held[len(self._held) - len(self._wanted) :]
+        for region, (place, part) in zip(held, self._wanted.items(), strict=True):
+            yield region, place, part
+
+
+def _direct_ptr(region: Region, offset: int, size_bytes: int) -> HostPtr | None:
+    """Return where the device copies these bytes itself, None where the host does.
+
+    Raises:
+        RequestError: The region's memory has become shorter.
+    """
+    if region.pin is None or size_bytes < GATHER_BELOW_BYTES:
+        return None
+    region.check(offset + size_bytes)
+    return HostPtr(region.pin.ptr + offset)
 
 
 def _check_room(part: RegionPart, size_bytes: int) -> None:

@@ -8,7 +8,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from headrace.engines.base import Layout
-from headrace.slots.batch import Output, Timing
+from headrace.slots.batch import Direct, Output, Timing
 from headrace.slots.blocks import Block
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Request:
             memoryviews among the outputs are valid only during the call.
         tag: The front door's own.
         is_abandoned: The caller left while the request was in flight; its result is dropped.
+        direct: Which of its tensors the device copies from and to memory of the client.
         is_step: It is an ensemble's, which has been let in.
         batch_rows: Of the batch that it ran in.
         is_first: Whether it stands for that batch where batches are counted.
@@ -77,6 +78,7 @@ class Request:
     )
 
     is_step = False
+    direct: Direct | None = None
 
     def __init__(
         self,
@@ -125,6 +127,10 @@ class Request:
             self._clear_padding(view, self.layout.padded_to)
         self.block = block
         self.tensors = ()
+
+    def forfeit(self) -> None:
+        """Give the block up for good: the device that has failed may still use it."""
+        self.block = None
 
     def hand_over(self) -> Sequence[Buffer]:
         """Let go of the tensors and return them, for an ensemble that hands them on.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
+from headrace.device.base import HostPtr
 from headrace.engines.base import Layout, Shape
 from headrace.slots.blocks import Block
 
@@ -56,11 +57,19 @@ class Placed(Timing):
         return placed
 
 
+class Direct(NamedTuple):
+    """Tensors that the device copies from and to memory of the client, by their place."""
+
+    inputs: Mapping[int, HostPtr]
+    outputs: Mapping[int, HostPtr]
+
+
 class Staged(Protocol):
     """A request whose inputs lie in its block; all that a slot needs to know of it."""
 
     layout: Layout
     block: Block | None  # leased from admission to reply
+    direct: Direct | None  # those that do not lie there
     rows: int
 
 
@@ -88,3 +97,8 @@ class Batch(Generic[StagedT]):
     def is_alone(self) -> bool:
         """Whether it is one request whose block is laid out as the batch is: used as it stands."""
         return len(self.requests) == 1 and self.requests[0].layout is self.layout
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether some of its tensors lie in memory of clients, and in no block."""
+        return any(request.direct is not None for request in self.requests)

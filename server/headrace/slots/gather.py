@@ -7,6 +7,7 @@ Rules
 - Outputs of several always end up in the requests' own blocks: the lane is freed, and filled again,
   before the replies are written.
 - Where a batch runs as one of more rows, the rows behind its own are zeros, not older data.
+- Tensors in memory of clients are copied one by one, and by the device alone (`batch.Direct`).
 - Blocks are read and written by work that the lane's event covers, or before the lane is freed.
 """
 
@@ -91,9 +92,9 @@ def copy_in(stream: Stream, lane: Lane, batch: Batch[Any]) -> None:
     """
     assert lane.memory is not None
     base, layout, requests = lane.memory.ptr, batch.layout, batch.requests
-    if batch.is_alone:
+    if batch.is_alone and requests[0].direct is None:
         stream.copy_h2d(base, requests[0].block.ptr, layout.inputs_end)
-    elif is_small(layout.input_sizes, len(requests)):
+    elif is_small(layout.input_sizes, len(requests)) and not batch.is_direct:
         lane.inputs.grow(layout.inputs_end)
         gather(layout, parts_of(batch), lane.inputs.view)
         stream.copy_h2d(base, lane.inputs.ptr, layout.inputs_end)
@@ -110,10 +111,10 @@ def copy_out(stream: Stream, lane: Lane, batch: Batch[Any]) -> None:
     assert lane.memory is not None
     base, layout, requests = lane.memory.ptr, batch.layout, batch.requests
     start = layout.outputs_start
-    if batch.is_alone:
+    if batch.is_alone and requests[0].direct is None:
         to = requests[0].block.ptr
         stream.copy_d2h(HostPtr(to + start), DevicePtr(base + start), layout.size_bytes - start)
-    elif is_small(layout.output_sizes, len(requests)):
+    elif is_small(layout.output_sizes, len(requests)) and not batch.is_direct:
         lane.outputs.grow(layout.size_bytes - start)
         stream.copy_d2h(lane.outputs.ptr, DevicePtr(base + start), layout.size_bytes - start)
         lane.is_unsplit = True
@@ -141,6 +142,8 @@ def _copy_each_in(stream: Stream, base: DevicePtr, batch: Batch[Any]) -> None:
             own = request.layout
             size = own.input_sizes[place]
             source = request.block.ptr + own.input_offsets[place]
+            if request.direct is not None:
+                source = request.direct.inputs.get(place, source)
             stream.copy_h2d(DevicePtr(at), HostPtr(source), size)
             at += size
         stream.clear(DevicePtr(at), end - at)
@@ -153,5 +156,7 @@ def _copy_each_out(stream: Stream, base: DevicePtr, batch: Batch[Any]) -> None:
             own = request.layout
             size = own.output_sizes[place]
             to = request.block.ptr + own.output_offsets[place]
+            if request.direct is not None:
+                to = request.direct.outputs.get(place, to)
             stream.copy_d2h(HostPtr(to), DevicePtr(at), size)
             at += size

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engines.base import Layout
 from headrace.errors import UnavailableError
-from headrace.slots.batch import Batch
+from headrace.slots.batch import Batch, Direct
 from headrace.slots.blocks import Block, BlockPool
 from headrace.slots.graphs import PLAIN_RUNS
 from headrace.slots.lane import Lane
@@ -36,6 +36,7 @@ class Trial:
     layout: Layout
     block: Block | None
     rows: int = 1
+    direct: Direct | None = None
 
 
 def warm_up(slot: Slot, layout: Layout, blocks: BlockPool, *, lane: Lane | None = None) -> float:

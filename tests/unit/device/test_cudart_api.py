@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 rt: Any = pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
 
 FOLDER = Path(headrace.device.__file__).parent
-SOURCE = "".join((FOLDER / name).read_text("utf-8") for name in ("cudart.py", "cudart_graph.py"))
+SOURCE = "".join(
+    (FOLDER / name).read_text("utf-8")
+    for name in ("cudart.py", "cudart_graph.py", "cudart_memory.py")
+)
 
 
 @pytest.fixture
@@ -99,6 +102,7 @@ def test_statuses_are_compared_by_identity(device: CudartDevice) -> None:
         lambda device: device.open_stream(),
         lambda device: device.open_event(),
         lambda device: device.alloc_host(10),
+        lambda device: device.pin_host(4096, 4096),
         lambda device: device.alloc_device(10),
         lambda device: device.memory_info(),
         lambda device: device.bind_thread(),
@@ -120,6 +124,7 @@ def test_set_up_fails_with_the_drivers_answer(
         ("cudaEventCreateWithFlags", ("cudaEventDisableTiming",)),
         ("cudaStreamCreateWithPriority", ("cudaStreamNonBlocking", -1)),
         ("cudaHostAlloc", (10, "cudaHostAllocPortable")),
+        ("cudaHostRegister", (4096, 4096, "cudaHostRegisterPortable")),
         ("cudaMalloc", (10,)),
         ("cudaMemGetInfo", ()),
         ("cudaGetDeviceProperties", (0,)),

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import AbandonedError, HeadraceError, NotFoundError, RequestError
+from headrace.errors import AbandonedError, DeviceError, HeadraceError, NotFoundError, RequestError
 from headrace.regions.part import RegionPart
-from headrace.regions.table import RegionTable
+from headrace.regions.table import Quota, RegionTable
+from headrace.scheduling import region_request
 from headrace.scheduling.region_request import RegionRequest
 from headrace.scheduling.request import Buffer, Request
 from headrace.slots.batch import Output
@@ -26,11 +27,12 @@ IN, OUT = RegionPart("in", 0, SIZE), RegionPart("out", 0, SIZE)
 class Shared:
     """The core, a file of two regions, and requests that go from the one into the other."""
 
-    def __init__(self, folder: Path, **rig: int) -> None:
+    def __init__(self, folder: Path, *, is_direct: bool = False, **rig: int) -> None:
         self.rig = Rig(num_slots=1, **rig)  # type: ignore[arg-type]
         self.files = SharedFiles(folder)
         self.path = self.files.make("memory", bytes(2 * SIZE))
-        self.table: RegionTable = self.files.table()
+        pinner = self.rig.device if is_direct else None
+        self.table = RegionTable(self.files.open, Quota(), pinner)
         self.register()
         self.ends: list[bytes | Exception] = []
 
@@ -82,9 +84,13 @@ class Shared:
     def num_uses(self) -> int:
         return sum(region.num_uses for region in self.table.listed(""))
 
+    @property
+    def num_pinned(self) -> int:
+        return sum(name.startswith("pinned") for name in self.rig.device.leaks())
+
     def close(self) -> None:
-        self.rig.close()
         self.table.close()
+        self.rig.close()
         assert self.table.num_regions == 0
         assert not any(is_open(file) for file in self.files.opened)
 
@@ -199,13 +205,121 @@ def test_what_does_not_fit_is_refused_before_it_costs_anything(
     assert shared.num_uses == 0
 
 
+@pytest.fixture
+def direct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shared]:
+    """Regions that are pinned, and no tensor too small to go directly."""
+    monkeypatch.setattr(region_request, "GATHER_BELOW_BYTES", 0)
+    made = Shared(tmp_path, is_direct=True)
+    yield made
+    made.close()
+
+
+def test_the_device_copies_from_the_one_into_the_other(direct: Shared) -> None:
+    """No byte goes through the host; it is there when the reply is."""
+    direct.fill(7)
+    direct.submit()
+    direct.rig.run()
+    assert direct.written == {8}
+    assert [len(end) for end in direct.ends if isinstance(end, bytes)] == [SIZE]
+    table = direct.table
+    assert (table.num_read_bytes, table.num_written_bytes) == (0, 0)
+    assert (table.num_direct_bytes, direct.num_uses) == (2 * SIZE, 0)
+
+
+def test_small_tensors_are_copied_by_the_host(tmp_path: Path) -> None:
+    """A copy of its own would cost the device more."""
+    shared = Shared(tmp_path, is_direct=True)
+    shared.submit()
+    shared.rig.run()
+    assert (shared.written, shared.table.num_direct_bytes) == ({1}, 0)
+    assert shared.table.num_read_bytes == shared.table.num_written_bytes == SIZE
+    shared.close()
+
+
+def test_one_way_directly(direct: Shared) -> None:
+    """The other by the message."""
+    direct.fill(1)
+    direct.submit(IN, None)
+    direct.rig.run()
+    direct.submit(bytes([4]) * SIZE, OUT)
+    direct.rig.run()
+    assert direct.ends[0] == bytes([2]) * SIZE
+    assert direct.written == {5}
+
+
+def test_pinned_until_the_event_that_covers_the_last_use(direct: Shared) -> None:
+    """Whatever is unregistered, cancelled and looked through meanwhile."""
+    direct.fill(3)
+    direct.submit()
+    cancelled = direct.submit()
+    direct.rig.step()
+    direct.table.unregister("")
+    direct.rig.scheduler.cancel(cancelled)
+    while direct.rig.device.step():
+        direct.table.sweep(0)
+        assert direct.num_pinned == 2
+    direct.rig.run()
+    assert direct.written == {4}
+    assert direct.num_pinned == 2
+    direct.table.sweep(0)
+    assert (direct.num_pinned, direct.table.num_regions) == (0, 0)
+
+
+def test_cut_short_when_the_device_has_copied(direct: Shared) -> None:
+    """Nobody will see what was written: it ends with an error.
+
+    While it copies, a GPU goes on with pages that are pinned. The virtual one, which is the CPU,
+    would touch pages that are gone.
+    """
+    direct.submit()
+    direct.rig.step()
+    direct.rig.device.run_until_idle()
+    os.truncate(direct.path, SIZE + 10)
+    direct.rig.run()
+    (error,) = direct.ends
+    assert isinstance(error, RequestError)
+    with pytest.raises(RequestError, match="'out': its memory has become shorter"):
+        direct.submit()
+    assert (direct.num_uses, direct.rig.blocks.num_leased) == (0, 0)
+
+
+def test_a_device_that_has_failed_keeps_what_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may write there at any time, as into blocks."""
+    monkeypatch.setattr(region_request, "GATHER_BELOW_BYTES", 0)
+    shared = Shared(tmp_path, is_direct=True)
+    shared.submit()
+    shared.rig.step()
+    shared.rig.device.fail_device()
+    shared.rig.run()
+    assert [type(end) for end in shared.ends] == [DeviceError]
+    shared.table.close()
+    assert shared.num_pinned == 2
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(st.lists(st.sampled_from(("ask", "step", "cancel", "drop", "cut", "mend")), max_size=25))
 def test_whatever_happens_each_ends_once_and_nothing_stays_held(
     tmp_path: Path, steps: list[str]
 ) -> None:
     """Regions are replaced, files cut and requests cancelled at any moment."""
-    shared = Shared(tmp_path, budget_bytes=24_576)
+    play(Shared(tmp_path, budget_bytes=24_576), steps)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(st.lists(st.sampled_from(("ask", "step", "cancel", "drop")), max_size=25))
+def test_whatever_happens_the_device_copies_within_what_is_pinned(
+    tmp_path: Path, steps: list[str]
+) -> None:
+    """Regions are replaced and requests cancelled at any moment; the virtual device watches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(region_request, "GATHER_BELOW_BYTES", 0)
+        play(Shared(tmp_path, is_direct=True, budget_bytes=24_576), steps)
+
+
+def play(shared: Shared, steps: list[str]) -> None:
+    """Do what the steps say, let everything end, and look at what is left."""
     asked: list[RegionRequest] = []
     for step in steps:
         if step == "ask":
@@ -220,11 +334,13 @@ def test_whatever_happens_each_ends_once_and_nothing_stays_held(
             shared.rig.scheduler.cancel(asked[-1])
         elif step == "drop":
             shared.table.unregister("")
+            shared.table.sweep(0)
             os.truncate(shared.path, 2 * SIZE)
             shared.register()
         elif step in ("cut", "mend"):
             os.truncate(shared.path, SIZE // 2 if step == "cut" else 2 * SIZE)
     shared.rig.run()
+    shared.table.sweep(0)
     assert len(shared.ends) == len(asked)
     assert (shared.num_uses, shared.table.num_regions) == (0, 2)
     assert shared.rig.blocks.num_leased == 0
