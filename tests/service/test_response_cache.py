@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import tritonclient.grpc as triton
 from onnx import helper
@@ -28,24 +29,30 @@ CONFIG = "max_batch_size: 8 response_cache { enable: true }"
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
-@pytest.fixture(scope="session")
-def noisy_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`noisy` with a cache, in batches and alone; `plain` without one."""
-    folder = tmp_path_factory.mktemp("noisy-models")
-    noisy = model(
+def noisy(seed: float) -> onnx.ModelProto:
+    """`x` [batch, 4] and as many random numbers; models draw the same ones but for their seed."""
+    return model(
         [
-            helper.make_node("RandomNormalLike", ["x"], ["noise"]),
+            helper.make_node("RandomNormalLike", ["x"], ["noise"], seed=seed),
             helper.make_node("Add", ["x", "noise"], ["y"]),
         ],
         [port("x", FLOAT, ["batch", 4])],
         [port("y", FLOAT, ["batch", 4])],
     )
-    for name, config in (
-        ("noisy", CONFIG),
-        ("batched", CONFIG + " dynamic_batching { }"),
-        ("plain", "max_batch_size: 8"),
+
+
+@pytest.fixture(scope="session")
+def noisy_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`noisy` with a cache, in batches and alone; `plain` without one."""
+    folder = tmp_path_factory.mktemp("noisy-models")
+    for seed, (name, config) in enumerate(
+        (
+            ("noisy", CONFIG),
+            ("batched", CONFIG + " dynamic_batching { }"),
+            ("plain", "max_batch_size: 8"),
+        )
     ):
-        save(noisy, folder / name / "1/model.onnx")
+        save(noisy(100.0 * seed + 7.0), folder / name / "1/model.onnx")
         (folder / name / "config.pbtxt").write_text(config)
     save(adds(2), folder / "adds/1/model.onnx")
     (folder / "adds/config.pbtxt").write_text(CONFIG)
