@@ -123,24 +123,8 @@ class ControlRig:
         return path
 
     def put_chain(self, name: str, *models: str) -> Path:
-        """Write an ensemble that hands `x` from model to model."""
-        tensors = ["x", *(f"t{index}" for index in range(1, len(models))), "y"]
-        steps = "".join(
-            f"""step {{ model_name: "{model}" model_version: -1
-                input_map {{ key: "x" value: "{tensors[index]}" }}
-                output_map {{ key: "y" value: "{tensors[index + 1]}" }} }}"""
-            for index, model in enumerate(models)
-        )
-        folder = self.folder / name
-        (folder / "1").mkdir(parents=True, exist_ok=True)
-        path = folder / "config.pbtxt"
-        path.write_text(
-            f"""platform: "ensemble" max_batch_size: 4
-            input {{ name: "x" data_type: TYPE_FP32 dims: 4 }}
-            output {{ name: "y" data_type: TYPE_FP32 dims: 4 }}
-            ensemble_scheduling {{ {steps} }}"""
-        )
-        return path
+        """Write an ensemble that hands `x` from model to model; see `write_chain`."""
+        return write_chain(self.folder, name, *models)
 
     def begin(self, name: str, version: str = "") -> Call:
         """Hand a request in."""
@@ -197,3 +181,27 @@ def added_by(call: Call) -> tuple[float | str, str]:
     values = np.frombuffer(response.raw_output_contents[0], np.float32)
     assert len(set(values.tolist())) == 1
     return float(values[0]), response.model_version
+
+
+def write_chain(repository: Path, name: str, *models: str) -> Path:
+    """Write an ensemble of models like `onnx_models.adds`: each works on what the last gave.
+
+    Returns:
+        Its configuration.
+    """
+    tensors = ["x", *(f"t{index}" for index in range(1, len(models))), "y"]
+    steps = "".join(
+        f"""step {{ model_name: "{model}" model_version: -1
+            input_map {{ key: "x" value: "{tensors[index]}" }}
+            output_map {{ key: "y" value: "{tensors[index + 1]}" }} }}"""
+        for index, model in enumerate(models)
+    )
+    (repository / name / "1").mkdir(parents=True, exist_ok=True)
+    path = repository / name / "config.pbtxt"
+    path.write_text(
+        f"""platform: "ensemble" max_batch_size: 4
+        input {{ name: "x" data_type: TYPE_FP32 dims: 4 }}
+        output {{ name: "y" data_type: TYPE_FP32 dims: 4 }}
+        ensemble_scheduling {{ {steps} }}"""
+    )
+    return path
