@@ -79,7 +79,6 @@ class EnsembleServed:
 
 def chain_answers(folder: Path, device: Device, num_requests: int) -> list[tuple[Floats, Any]]:
     """Ask an ensemble of models that add 1, 10 and 100; return what was asked and answered."""
-
     names = [f"adds_{value}" for value in (1, 10, 100)]
     for name in names:
         onnx_models.save(onnx_models.adds(int(name[5:])), folder / name / "1/model.onnx")
