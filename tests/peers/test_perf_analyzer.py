@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from helpers import onnx_models
 from helpers.environments import perf_analyzer, run
-from helpers.server import Server
+from helpers.server import Server, ServerPool
 
 # Short windows, and a spread that a shared machine cannot miss: this is not a measurement.
 QUICK = ("-p", "500", "-r", "10", "-s", "900")
@@ -66,3 +67,14 @@ def test_sequences(server: Server, load: tuple[str, ...], num_levels: int) -> No
     printed = analyze(server, "carries", "--sequence-length", "5", "-b", "1", *load)
     assert len(re.findall(r"Sequence count: [1-9]\d* \([1-9]", printed)) == num_levels, printed
     assert server.metrics()["nv_inference_request_failure_total"] == failed
+
+
+def test_a_response_cache(servers: ServerPool, tmp_path: Path) -> None:
+    """It sends the same again and again, and reads from our statistics that those were hits."""
+    onnx_models.save(onnx_models.adds(1), tmp_path / "adds/1/model.onnx")
+    (tmp_path / "adds/config.pbtxt").write_text("response_cache { enable: true }")
+    server = servers.get("--model-repository", tmp_path, "--cache-config", "local,size=65536")
+    printed = analyze(server, "adds", "--shape", "x:1,4", "--concurrency-range", "2:2")
+    assert re.search(r"Cache hit count: [1-9]\d*", printed), printed
+    assert re.search(r"Average Cache Hit Latency: [1-9]\d* usec", printed)
+    assert server.metrics()["nv_cache_num_misses_per_model_total"] <= 2  # who came together
