@@ -35,7 +35,8 @@ def write(folder: Path, size_bytes: int, *, is_stateful: bool) -> Path:
     save(built, folder / "m/1/model.onnx")
     if is_stateful:
         state = 'input_name: "had" output_name: "has" data_type: TYPE_FP32 dims: [-1]'
-        config = f'backend: "onnxruntime" sequence_batching {{ state {{ {state} }} }}'
+        idle = "max_sequence_idle_microseconds: 600000000"  # for as long as is measured
+        config = f'backend: "onnxruntime" sequence_batching {{ {idle} state {{ {state} }} }}'
         (folder / "m/config.pbtxt").write_text(config)
     return folder
 
