@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from onnx import helper
 from tritonclient.utils import InferenceServerException
 
-from helpers.onnx_models import FLOAT, adds, model, number, picks, port, save
-from helpers.rpc_client import RpcClient, infer_message, told
+from helpers.control_rig import write_chain
+from helpers.onnx_models import FLOAT, adds, busy, model, number, picks, port, save
+from helpers.rpc_client import RpcClient, arrays, infer_message, told
 from helpers.server import NO_DEBUG, TRANSPORTS, Server, serving
 from helpers.shm_client import PREFIX, Memory
 
 Floats = NDArray[np.float32]
 ROW: tuple[int | str, ...] = ("batch", 4)
+WORK_ROUNDS = 4  # about a millisecond
 PARTS = """platform: "ensemble" max_batch_size: 4
 input { name: "image" data_type: TYPE_FP32 dims: 4 }
 output { name: "scores" data_type: TYPE_FP32 dims: 4 }
@@ -86,6 +88,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, value in (("ones", 1), ("tens", 10)):
         save(adds(value), folder / name / "1/model.onnx")
     (folder / "join/config.pbtxt").write_text(JOIN)
+    for name in ("work", "toil"):  # too long to run inline: each has threads of its own
+        save(busy(WORK_ROUNDS), folder / name / "1/model.onnx")
+    write_chain(folder, "labour", "work", "toil")
     (folder / "picks/config.pbtxt").write_text(PICKS)
     (folder / "join/names.txt").write_text("cat\ndog\nmouse\nbird\n")
     for name, config in (("a_parts", PARTS), ("lookup", LOOKUP)):
@@ -98,7 +103,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(request: pytest.FixtureRequest, repository: Path) -> Iterator[Server]:
     """A server of a transport, with everything loaded."""
     explicit = ("--model-control-mode", "explicit", "--load-model", "a_parts")
-    more = ("--load-model", "lookup", "--transport", str(request.param))
+    more = ("--load-model", "lookup", "--load-model", "labour", "--transport", str(request.param))
     shm = ("--allow-client-shm", "--client-shm-key-prefix", PREFIX)
     options = (*explicit, *more, *shm)
     with serving("--model-repository", repository, *options, env=NO_DEBUG) as running:
@@ -181,6 +186,22 @@ def test_many_at_a_time(client: Any, repository: Path) -> None:
         seed, result, error = answers.get(timeout=20)
         assert error is None
         assert np.array_equal(result.as_numpy("scores"), right(repository, floats(seed))[0])
+
+
+def test_models_with_threads_of_their_own(client: Any, server: Server) -> None:
+    """Their ends lead on from whatever thread they come; who leaves harms nobody."""
+    with RpcClient(server.address) as plain:
+        rows = [floats(seed, 1) for seed in range(12)]
+        calls = [plain.start(infer_message("labour", {"x": row})) for row in rows]
+        for call in calls[1::3]:
+            call.cancel()
+        late = plain.start(infer_message("labour", {"x": rows[0]}), timeout_s=0.0005)
+        for index, call in enumerate(calls):
+            if index % 3 != 1:
+                assert np.array_equal(arrays(call.result())["y"], rows[index])
+        assert told(late)[0] is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert np.array_equal(plain.infer("labour", {"x": rows[1]})["y"], rows[1])
+    assert client.is_model_ready("labour")
 
 
 def test_a_stream(client: Any, repository: Path) -> None:
