@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from headrace.engines.batching_spec import BatchingSpec
 from helpers.queue_rig import Queue, known
 
-WEIGHTS = MappingProxyType({"gate": 3.0, "archive": 0.5})
+WEIGHTS: Mapping[str | None, float] = MappingProxyType({"gate": 3.0, "archive": 0.5})
 SPEC = BatchingSpec(max_rows=1, source_weights=WEIGHTS)
 
 
