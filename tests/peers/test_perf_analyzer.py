@@ -57,7 +57,8 @@ def test_streaming_at_concurrency_one_to_four(server: Server) -> None:
     [
         ("--concurrency-range", "3"),
         ("--concurrency-range", "3", "--streaming", "--async"),
-        ("--request-rate-range", "100", "--num-of-sequences", "3"),
+        # One thread, so one connection: else nothing orders the parts, which it does not wait for.
+        ("--request-rate-range", "50", "--num-of-sequences", "2", "--max-threads", "1"),
     ],
     ids=["unary", "streaming", "rate"],
 )
@@ -67,3 +68,14 @@ def test_sequences(server: Server, load: tuple[str, ...]) -> None:
     printed = analyze(server, "carries", "--sequence-length", "5", "-b", "1", *load)
     assert re.findall(r"Sequence count: [1-9]\d* \([1-9]", printed), printed
     assert server.metrics()["nv_inference_request_failure_total"] == failed
+
+
+def test_a_response_cache(servers: ServerPool, tmp_path: Path) -> None:
+    """It sends the same again and again, and reads from our statistics that those were hits."""
+    onnx_models.save(onnx_models.adds(1), tmp_path / "adds/1/model.onnx")
+    (tmp_path / "adds/config.pbtxt").write_text("response_cache { enable: true }")
+    server = servers.get("--model-repository", tmp_path, "--cache-config", "local,size=65536")
+    printed = analyze(server, "adds", "--shape", "x:1,4", "--concurrency-range", "2:2")
+    assert re.search(r"Cache hit count: [1-9]\d*", printed), printed
+    assert re.search(r"Average Cache Hit Latency: [1-9]\d* usec", printed)
+    assert server.metrics()["nv_cache_num_misses_per_model_total"] <= 2  # who came together
