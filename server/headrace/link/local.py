@@ -46,7 +46,7 @@ class LocalLink:
                 line.metrics.dropped("shutdown")
                 raise UnavailableError(SHUTTING_DOWN)
             check_ready(line)
-            request.end((), None)
+            self._scheduler.answer(request)
 
     def cancel(self, request: Request) -> None:
         """Say that the caller has left."""

@@ -5,7 +5,8 @@ Where a request goes was settled with its head (`rpc/prepare.py`): straight to t
 
 - Equal requests that are in the server at the same time each run; the first reply is kept.
 - Errors are never kept.
-- A reply that was kept is refused like any other where its model takes nothing more.
+- A reply that was kept is refused like any other where its model takes nothing more, and waits for
+  older ones where the model preserves order.
 """
 
 from __future__ import annotations
@@ -122,21 +123,23 @@ class _Again:
 
     def write(self, request_id: str, _: Sequence[Output]) -> bytes:
         """Return the reply; see `ReplyWriter.write`."""
-        kept = self._kept
+        kept, began_at = self._kept, self._timed.clock()
         is_same = kept.is_bare and not request_id
         reply = kept.reply if is_same else self._writer.rewrite(request_id, kept.body)
-        return self._counted(reply)
+        return self._counted(reply, began_at)
 
     def write_in_stream(self, request_id: str, _: Sequence[Output]) -> bytes:
         """Return the reply on a stream."""
-        return self._counted(self._writer.rewrite_in_stream(request_id, self._kept.body))
+        began_at = self._timed.clock()
+        reply = self._writer.rewrite_in_stream(request_id, self._kept.body)
+        return self._counted(reply, began_at)
 
-    def _counted(self, reply: bytes) -> bytes:
+    def _counted(self, reply: bytes, began_at: float) -> bytes:
         timed = self._timed
         ended_at = timed.clock()
         timed.metrics.answered_from_cache(
             timed.parsed_at - timed.received_at,
-            ended_at - timed.parsed_at,
+            timed.looked_up_s + ended_at - began_at,
             ended_at - timed.received_at,
         )
         return reply

@@ -85,6 +85,17 @@ class Admission:
         self._wait(request)
         return False
 
+    def check_held(self, request: Request) -> None:
+        """Refuse a request whose reply would be one too many to be held back.
+
+        Raises:
+            OverloadedError: The queue is full, with the replies that are held.
+        """
+        line = request.line
+        if line.length + _num_held(line) >= line.max_queue_size:
+            line.metrics.dropped("queue_full")
+            raise _queue_full(request).error
+
     def retry(self, now: float) -> list[Request]:
         """Stage the requests that waited, as far as there are blocks now, and return them."""
         staged: list[Request] = []
@@ -167,8 +178,7 @@ class Admission:
         """Raise why a request cannot be queued; True when another gives way to it."""
         line = request.line
         drop = line.batcher.refuse(request, now)
-        num_held = 0 if line.ordering is None else line.ordering.num_held
-        is_full = line.length + num_held >= line.max_queue_size
+        is_full = line.length + _num_held(line) >= line.max_queue_size
         if is_full and (drop is None or drop.reason == "queue_full"):
             drop = _queue_full(request)
         if drop is None:
@@ -230,6 +240,10 @@ class Admission:
     def _forget(self, request: Request) -> None:
         self._waiting_bytes -= request.layout.size_bytes
         request.line.num_waiting -= 1
+
+
+def _num_held(line: Line) -> int:
+    return 0 if line.ordering is None else line.ordering.num_held
 
 
 def _queue_full(request: Request) -> Drop:

@@ -16,7 +16,7 @@ from functools import partial
 from headrace.errors import AbandonedError
 from headrace.scheduling.batcher import Drop
 from headrace.scheduling.line import Line
-from headrace.scheduling.ordering import Reply
+from headrace.scheduling.ordering import Ordering, Reply
 from headrace.scheduling.request import Request
 from headrace.scheduling.sequences import SequenceBatcher
 from headrace.slots.batch import Output
@@ -140,6 +140,11 @@ class Endings:
                 request.line.metrics.dropped(reason)
             self.end(request, None, error)
         drops.clear()
+
+    def answer_in_turn(self, request: Request, ordering: Ordering) -> None:
+        """End a request without outputs once those that came before it have been told."""
+        ordering.come(request)
+        self._let_through(ordering.reply(request, ()))
 
     def abandon(self, request: Request) -> None:
         """The caller of a request in flight has left: nobody waits for its reply any more."""

@@ -116,6 +116,18 @@ class Scheduler:
         if is_staged:
             self._queue(request, now)
 
+    def answer(self, request: Request) -> None:
+        """End a request whose reply is known, in its turn where order is preserved.
+
+        Raises:
+            HeadraceError: So many replies are held back already that no more may be.
+        """
+        if request.line.ordering is None:
+            request.end((), None)
+        else:
+            self._admission.check_held(request)
+            self._endings.answer_in_turn(request, request.line.ordering)
+
     def cancel(self, request: Request) -> None:
         """The caller left: take the request out, or drop its result once the device is done."""
         if request.state is RequestState.QUEUED and request.line.batcher.remove(request):

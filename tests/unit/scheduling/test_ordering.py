@@ -151,3 +151,28 @@ def test_a_batch_is_counted_whoever_of_it_is_given_up(rig: RowsRig) -> None:
     rig.run()
     assert [each.request.is_first for each in asked[1:]] == [True, False]
     assert {each.request.batch_rows for each in asked} == {3}
+
+
+def test_a_reply_that_is_known_waits_for_older_ones_too(rig: RowsRig) -> None:
+    """It leaves in its turn; its caller may leave before, and one too many is refused."""
+    told: list[tuple[int, bool]] = []
+
+    def on_end(request: Request, outputs: object, _: object) -> None:
+        told.append((request.tag, outputs is not None))
+
+    for index in range(4):
+        known = rig.request(b"x").request
+        known.tag, known.on_end = index, on_end
+        rig.asked.pop()
+        rig.scheduler.answer(known)
+        if index == 2:
+            rig.scheduler.cancel(known)
+    assert told == [(2, False)]
+    assert rig.line.has_work
+    rig.scheduler.answer(rig.request(b"x").request)
+    with pytest.raises(OverloadedError, match="Exceeds maximum queue size"):
+        rig.scheduler.answer(rig.request(b"y").request)
+    del rig.asked[1:]
+    rig.run()
+    assert told == [(2, False), (0, True), (1, True), (3, True)]
+    assert rig.asked[0].is_right
