@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -76,9 +78,9 @@ def replay(data: bytes) -> None:
 
 @cache
 def _folder() -> Path:
-    """A folder of this process, in memory where there is such a place."""
-    memory = Path("/dev/shm")
-    made = tempfile.mkdtemp(prefix="headrace-fuzz-", dir=memory if memory.is_dir() else None)
+    """A folder of this process; libFuzzer ends without a word, so `run` takes it away as well."""
+    made = tempfile.mkdtemp(prefix="headrace-fuzz-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
     return Path(made)
 
 

@@ -8,14 +8,17 @@ build/fuzz/BODY/found, one file each.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import atheris
 
 _FOLDER = Path(__file__).resolve().parents[2] / "build" / "fuzz"
+_MEMORY = Path("/dev/shm")
 _INPUT_S = 10  # one that takes longer is a finding
 _MEMORY_MB = 2048  # and so is one that takes more
 _MAX_BYTES = 4096
@@ -46,12 +49,14 @@ def _run(name: str, seconds: int) -> bool:
     command = [sys.executable, "-m", "fuzz.run", "--inside", "--seconds", str(seconds), name]
     log = _FOLDER / name / "log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w") as file:
-        code = subprocess.run(command, stdout=file, stderr=file, check=False).returncode
+    place = _MEMORY if _MEMORY.is_dir() else None  # what is written for each input stays there
+    with log.open("w") as file, tempfile.TemporaryDirectory(dir=place) as folder:
+        env = {**os.environ, "TMPDIR": folder}
+        done = subprocess.run(command, stdout=file, stderr=file, env=env, check=False)
     text = log.read_text(errors="replace")
-    done = _DONE.search(text)
-    ran = f"{int(done[1]):,} inputs in {done[2]} s" if done else "ended early"
-    is_clean = code == 0 and done is not None
+    told = _DONE.search(text)
+    ran = f"{int(told[1]):,} inputs in {told[2]} s" if told else "ended early"
+    is_clean = done.returncode == 0 and told is not None
     print(
         f"{name:8} {ran:28} {'nothing found' if is_clean else f'FOUND something: {log}'}",
         flush=True,
