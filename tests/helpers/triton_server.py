@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 
@@ -19,6 +20,7 @@ from helpers.environments import python_environment
 
 WHEEL = "nvidia-pytriton==0.7.0"
 TRITON = "Triton 2.51.0"  # as its metadata name it
+_REGION = "triton_python_backend_shm_region_"
 START_S = 120.0
 STOP_S = 30.0
 
@@ -45,18 +47,33 @@ def triton_serving(repository: Path, folder: Path, arguments: Sequence[str]) -> 
         *arguments,
     ]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=_environment(root))
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env=_environment(root), start_new_session=True
+        )
     try:
         address = f"127.0.0.1:{port}"
         _wait(address, process, folder / "log")
         yield address
     finally:
         process.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _end_rest(process)
+
+
+def _end_rest(process: subprocess.Popen[bytes]) -> None:
+    """The models run in processes of their own, which outlive a server that crashed."""
+    names: list[str] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.getpgid(int(folder.name)) == process.pid:
+                names += (folder / "cmdline").read_text().split("\0")
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for name in names:
+        if name.startswith(_REGION):
+            Path("/dev/shm", name).unlink(missing_ok=True)
 
 
 def _package() -> Path:
