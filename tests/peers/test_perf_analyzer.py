@@ -15,6 +15,7 @@ from helpers.server import Server, ServerPool
 
 # Short windows, and a spread that a shared machine cannot miss: this is not a measurement.
 QUICK = ("-p", "500", "-r", "10", "-s", "900")
+RATE = ("--request-rate-range", "50", "--num-of-sequences", "2")
 LEVELS = ("--concurrency-range", "1:4")
 
 pytestmark = [
@@ -57,8 +58,8 @@ def test_streaming_at_concurrency_one_to_four(server: Server) -> None:
     [
         ("--concurrency-range", "3"),
         ("--concurrency-range", "3", "--streaming", "--async"),
-        # One thread, so one connection: else nothing orders the parts, which it does not wait for.
-        ("--request-rate-range", "50", "--num-of-sequences", "2", "--max-threads", "1"),
+        # At a rate it does not wait for answers: then only a stream and one sender keep the order.
+        (*RATE, "--streaming", "--max-threads", "1"),
     ],
     ids=["unary", "streaming", "rate"],
 )
