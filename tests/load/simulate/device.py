@@ -144,6 +144,10 @@ class SharedDevice(SimDevice):
         self._streams.append(stream)
         return stream
 
+    def _end_next(self, stream: SimStream | None) -> None:
+        super()._end_next(stream)
+        self.change()  # a fault takes away what is enqueued on every stream
+
     def _look(self) -> tuple[float, SharedStream | None]:
         """Return what is next in time, and keep it: between two changes it stays what it is."""
         stream: Any = min(self._streams, key=lambda stream: stream.due, default=None)
