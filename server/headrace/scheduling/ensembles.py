@@ -91,7 +91,8 @@ class Ensembles:
             HeadraceError: It was refused.
         """
         self._admit(request, now)
-        queue = _queue_of(request)
+        queue = request.line.batcher
+        assert isinstance(queue, EnsembleQueue), "not an ensemble's line"
         queue.bind(0)  # raises while any of its models is not there
         queue.leave = self.leave
         pairs = list(zip(request.layout.input_shapes, request.hand_over(), strict=True))
@@ -107,11 +108,15 @@ class Ensembles:
 
     def settle(self) -> None:
         """End the requests of which steps were ended between two steps of the core."""
-        self.advance(self._clock())
+        while self.news:
+            self.advance(self._clock())
 
     def advance(self, now: float) -> bool:
-        """Do what follows from the steps that have ended; True, for others may begin now."""
-        while self.news:
+        """Do what follows from the steps that have ended; True, for others may begin now.
+
+        What ends meanwhile, as inline models do, is for the next time: this must not take long.
+        """
+        for _ in range(len(self.news)):
             child, outputs, error, block = self.news.popleft()
             try:
                 if not child.run.is_over:
@@ -290,9 +295,3 @@ class Ensembles:
             if block is None:  # an ensemble's: they go when this returns
                 outputs = [(shape, bytes(data)) for shape, data in outputs]
         self.news.append((request, outputs, error, block))
-
-
-def _queue_of(request: Request) -> EnsembleQueue:
-    queue = request.line.batcher
-    assert isinstance(queue, EnsembleQueue), "not an ensemble's line"
-    return queue

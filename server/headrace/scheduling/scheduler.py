@@ -58,7 +58,8 @@ class Scheduler:
     @property
     def is_idle(self) -> bool:
         """Whether no request waits and none is in flight."""
-        return not self._active and self.poller.is_idle and not len(self._admission)
+        is_at_rest = not self._active and self.poller.is_idle and not len(self._admission)
+        return is_at_rest and not self._news
 
     @property
     def is_polling(self) -> bool:

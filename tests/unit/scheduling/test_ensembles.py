@@ -452,3 +452,21 @@ def test_priorities_reach_the_models_that_know_them() -> None:
     assert len(ended) == len(asked) + 1
     rig.run()
     rig.close()
+
+
+def test_the_core_is_not_idle_while_word_of_a_step_waits() -> None:
+    """What ends while others are led on is left for the next step, and a drain waits for it."""
+    rig = chain_rig()
+    rig.submit("e", numbers())
+    until_in_flight(rig, {"a": 1})
+    ensembles = rig.scheduler.ensembles
+    while not ensembles.news:
+        rig.device.step()
+        for lane in rig.scheduler.poller.poll_once(rig.clock()):
+            rig.scheduler._endings.take_out(lane)
+        rig.scheduler._endings.flush()
+    assert not rig.scheduler.is_idle
+    assert rig.step()
+    rig.run()
+    assert np.array_equal(answer(rig.asked[0])[0], after_chain(*rig.asked[0].inputs))
+    rig.close()
