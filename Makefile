@@ -17,7 +17,7 @@ export PYTHONASYNCIODEBUG ?= 1
 # Tests use ONNX Runtime directly too; its wheels report usage unless told not to.
 export ORT_DISABLE_TELEMETRY ?= 1
 
-.PHONY: help setup demo serve test test-peers test-gpu test-tensorrt trt-matrix bench compare cover fuzz proto proto-check fmt lint types lock image clean
+.PHONY: help setup demo serve test test-peers test-gpu test-tensorrt trt-matrix bench simulate compare cover fuzz proto proto-check fmt lint types lock image clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ trt-matrix: setup  ## docs/tensorrt-versions.md: which release of TensorRT has w
 
 bench: setup  ## throughput, latency and CPU of each transport and model, beside bare echoes
 	PYTHONASYNCIODEBUG= PYTHONPATH=tests $(PY) -m load.bench
+
+simulate: setup  ## queue policies against each other in virtual time; writes docs/scheduling-simulation.md
+	PYTHONPATH=tests $(PY) -m load.simulate.docs
 
 cover: setup  ## branch coverage of unit, contract and service tests; fails below the floor
 	$(PY) -m coverage run -m pytest -p no:cov --timeout=120 tests/unit tests/contract tests/service && $(PY) -m coverage combine --quiet && $(PY) -m coverage report

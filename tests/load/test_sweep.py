@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from load.simulate import docs
 from load.simulate.__main__ import main
 from load.simulate.chart import write_chart
 from load.simulate.curves import CURVES
@@ -18,7 +19,7 @@ from load.simulate.kept import read_results
 from load.simulate.lead import hardest
 from load.simulate.policies import Policy, policies
 from load.simulate.sweep import Run, Setting, run, stand_in, sweep
-from load.simulate.tables import behind_rows
+from load.simulate.tables import behind_rows, sweep_table
 
 SHORT = Setting(CURVES["resnet50_h200"], 1, 0.01, has_deadlines=False, duration_s=0.1)
 
@@ -118,3 +119,15 @@ def test_ahead_is_what_every_seed_says(
     ((_, _, against),) = hardest(results)
     assert (against.is_ahead, against.is_behind) == (says == "ahead", says == "behind")
     assert len(list(behind_rows("here", results))) == (says == "behind")
+
+
+def test_the_page_shows_the_figures_that_are_kept() -> None:
+    """Text and tables of docs/scheduling-simulation.md are of one sweep: none is edited."""
+    page = docs.PAGE.read_text("utf-8")
+    found = docs.kept_results()
+    assert docs.lead_table(found) in page
+    assert docs.behind_table(found) in page
+    for name, results in found.items():
+        for process in docs.PROCESSES:
+            assert sweep_table(docs.SWEEPS[name], results, process) in page
+        assert f"(charts/{name}.svg)" in page

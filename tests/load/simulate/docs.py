@@ -26,14 +26,14 @@ PROCESSES: Final = ("poisson", "on/off")
 
 _H200, _FIXED = CURVES["resnet50_h200"], CURVES["fixed_cost"]
 SWEEPS: Final[Mapping[str, Setting]] = {
-    "h200": Setting(_H200, 1, 0.010, has_deadlines=False, duration_s=0.08),
-    "h200-deadlines": Setting(_H200, 1, 0.010, has_deadlines=True, duration_s=0.08),
+    "h200": Setting(_H200, 1, 0.010, has_deadlines=False, duration_s=0.2),
+    "h200-deadlines": Setting(_H200, 1, 0.010, has_deadlines=True, duration_s=0.2),
     "streams": Setting(
-        CURVES["resnet50_h200_streams"], 4, 0.010, has_deadlines=True, duration_s=0.07
+        CURVES["resnet50_h200_streams"], 4, 0.010, has_deadlines=True, duration_s=0.2
     ),
-    "fixed-cost": Setting(_FIXED, 1, 0.030, has_deadlines=True, duration_s=0.24),
-    "fixed-cost-tight": Setting(_FIXED, 1, 0.014, has_deadlines=True, duration_s=0.24),
-    "cpu": Setting(CURVES["resnet50_cpu"], 2, 0.500, has_deadlines=True, duration_s=36.0),
+    "fixed-cost": Setting(_FIXED, 1, 0.030, has_deadlines=True, duration_s=0.6),
+    "fixed-cost-tight": Setting(_FIXED, 1, 0.014, has_deadlines=True, duration_s=0.6),
+    "cpu": Setting(CURVES["resnet50_cpu"], 2, 0.500, has_deadlines=True, duration_s=20.0),
 }
 FLOODS: Final = (1, 10, 40)
 CAMERA: Final = ServiceCurve("camera", ((1, 1.0e-3), (8, 4.5e-3)), max_rows=8)

@@ -11,7 +11,7 @@ from helpers.tree import REPOSITORY
 
 PROMISED = [
     *("setup", "demo", "serve", "test", "test-peers", "test-gpu", "bench", "proto", "proto-check"),
-    *("test-tensorrt", "trt-matrix"),
+    *("test-tensorrt", "trt-matrix", "simulate"),
     *("fmt", "lint", "types", "image", "clean"),
 ]
 MAKEFILE = (REPOSITORY / "Makefile").read_text("utf-8")
