@@ -121,16 +121,14 @@ class RegionRequest(Request):
         return tensors
 
     def end(self, outputs: Sequence[Output] | None, error: Exception | None) -> None:
-        """End the request once its outputs are where they are wanted."""
+        """End the request once its outputs are where they are wanted, and its regions let go of."""
         if outputs is not None:
             try:
                 self._write(outputs)
             except RequestError as fault:
                 outputs, error = None, fault
-        try:
-            super().end(outputs, error)
-        finally:
-            self.let_go()
+        self.let_go()  # so that a client that has its reply finds nothing of it in use
+        super().end(outputs, error)
 
     def forfeit(self) -> None:
         """Give the block up for good, and the regions that the failed device may still use."""
