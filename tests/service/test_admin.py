@@ -157,7 +157,8 @@ def test_model_metadata(client: RpcClient) -> None:
         ("q", "INT64", [-1, 3]),
         ("r", "BYTES", [-1, 1]),
     ]
-    assert client.ask("ModelMetadata", name="versions", version="2").versions == ["1", "2", "10"]
+    assert client.ask("ModelMetadata", name="versions").versions == ["1", "2", "10"]
+    assert client.ask("ModelMetadata", name="versions", version="2").versions == ["2"]
 
 
 def test_model_config(client: RpcClient) -> None:
