@@ -9,7 +9,7 @@ Rules
 - It ends when its last request has succeeded, when another with its id begins, or when nothing was
   asked of it for `idle_s`. Its state is gone then.
 - No more than `max_sequences` carry state; others wait, within the bound of the queue, for one of
-  these to end, in order of arrival.
+  these to end, in order of arrival. Once nothing more will come, the idle end for them at once.
 - Pure: it is given `now`. `remove` is not; what follows from it waits for a call that is.
 """
 
@@ -56,6 +56,7 @@ class SequenceBatcher:
         self._moved: list[Sequence] = []  # something of them was removed: they may have to go on
         self._ready: deque[Request] = deque()  # whose turn has come, not yet in the inner queue
         self._num_waiting = 0
+        self._is_last = False  # nothing more will come
 
     def __len__(self) -> int:
         return self._num_waiting + len(self._ready) + len(self._inner)
@@ -146,8 +147,9 @@ class SequenceBatcher:
         self._settle(now)
 
     def hurry(self) -> None:
-        """Wait for no company from now on: nothing more will come."""
+        """Wait for no company from now on, nor for who is idle: nothing more will come."""
         self._inner.hurry()
+        self._is_last = True
 
     def clear(self) -> list[Request]:
         """Take every queued request out and end every sequence."""
@@ -264,11 +266,14 @@ class SequenceBatcher:
         self._backlog.pop(sequence, None)
 
     def _settle(self, now: float) -> None:
-        """Let the sequences go on that something was removed of."""
+        """Let the sequences go on that something was removed of; at last, seats are left."""
         while self._moved:
             sequence = self._moved.pop()
             if self._sequences.get(sequence.id) is sequence:
                 self._go_on(sequence, now)
+        while self._is_last and self._backlog and self._idle:
+            self._end(next(iter(self._idle)))
+            self._fill_seats(now)
 
     def _collect(self, now: float) -> None:
         """Take over what the inner queue dropped: the turn passes on."""

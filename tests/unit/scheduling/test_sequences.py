@@ -176,6 +176,19 @@ def test_too_many_sequences_wait_in_order_of_arrival() -> None:
     assert queue.begin() == [c]
 
 
+def test_those_that_wait_for_a_place_get_it_when_nothing_more_will_come() -> None:
+    """Nobody can go on with an idle sequence then, however long it might stay."""
+    queue = SequenceQueue(max_sequences=1, idle_s=1e9)
+    a, b, b_end, c = (*(queue.start(each) for each in "ab"), queue.ask("b"), queue.start("c"))
+    assert queue.begin() == [a]
+    queue.batcher.hurry()
+    assert queue.begin() == [], "one that runs keeps its place"
+    queue.finish(a)
+    run_all(queue)
+    assert queue.how(a, b, b_end, c) == ["answered"] * 4
+    assert seen(queue, b_end) == [b.tag]
+
+
 def test_those_that_wait_for_a_place_may_leave_and_expire() -> None:
     """Nothing is kept of a sequence that nobody waits for any more."""
     queue = SequenceQueue(max_sequences=1)
