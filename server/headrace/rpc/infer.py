@@ -83,7 +83,9 @@ class InferService:
     ) -> None:
         self._link = link
         self._clock = clock
-        self._preparer = Preparer(catalog, limits, self._submit_of, regions)
+        self._preparer = Preparer(
+            catalog, limits, self._submit_of, regions, max_early_bytes=max_request_bytes
+        )
         self._max_request_bytes = max_request_bytes
         self._overload = overload
         self.on_replied: Callable[[Request, float], None] | None = None  # told of every reply

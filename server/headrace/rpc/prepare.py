@@ -18,7 +18,7 @@ from headrace.rpc.cached import Submit, nowhere
 from headrace.rpc.classification import UNORDERED
 from headrace.rpc.parameters import check_output_parameters, check_request_parameters
 from headrace.rpc.parse import parse
-from headrace.rpc.region_tensors import RegionTensors, regions_of
+from headrace.rpc.region_tensors import MAX_EARLY_BYTES, RegionTensors, regions_of
 from headrace.rpc.region_writer import RegionWriter
 from headrace.rpc.reply import ReplyWriter, writer_of
 from headrace.rpc.sequence import in_sequence
@@ -107,6 +107,8 @@ class Preparer:
         limits: Limits,
         submit_of: Callable[[Served, object], Submit] = nowhere,
         regions: RegionTable | None = None,
+        *,
+        max_early_bytes: int = MAX_EARLY_BYTES,
     ) -> None:
         """Keep nothing yet.
 
@@ -116,8 +118,10 @@ class Preparer:
             submit_of: Says where requests go to a model, in one form: all that decides the answer
                 beside the tensors' bytes, None where they are not known.
             regions: Of shared memory; None where that is not offered.
+            max_early_bytes: What one request may have checked at once of what lies there.
         """
         self._regions = regions
+        self._max_early_bytes = max_early_bytes
         self._catalog = catalog
         self._limits = limits
         self._submit_of = submit_of
@@ -151,7 +155,7 @@ class Preparer:
         self._check_counts(request)
         check_request_parameters(request.parameters)
         served = self._catalog.find(request.model_name, request.model_version)
-        regions = regions_of(self._regions, request, served)
+        regions = regions_of(self._regions, request, served, self._max_early_bytes)
         order = match_inputs(request, served)
         shapes, rows = check_shapes(request, served, order, self._limits.max_elements)
         outputs = _wanted_outputs(request, served)

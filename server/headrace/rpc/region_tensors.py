@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from headrace.errors import TooLargeError
 from headrace.link.base import Served
 from headrace.regions.part import RegionPart
 from headrace.regions.table import RegionTable
@@ -19,6 +20,8 @@ from headrace.scheduling.region_request import RegionRequest
 from headrace.scheduling.request import Buffer
 from headrace_proto.datatypes import DATATYPES
 from headrace_proto.v1 import inference_pb2 as pb
+
+MAX_EARLY_BYTES: Final = 64 << 20  # as of messages, `--grpc-max-request-bytes`
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +80,18 @@ class RegionTensors:
 
 
 def regions_of(
-    table: RegionTable | None, request: pb.ModelInferRequest, served: Served
+    table: RegionTable | None,
+    request: pb.ModelInferRequest,
+    served: Served,
+    max_early_bytes: int = MAX_EARLY_BYTES,
 ) -> RegionTensors | None:
     """Return where the tensors of a request are, None when all of them are in messages.
 
-    Names that the model does not have are left for others to refuse.
+    Names that the model does not have are left for others to refuse. What is read and checked at
+    once keeps others waiting meanwhile, so it is bounded as what comes in a message.
 
     Raises:
+        TooLargeError: More than `max_early_bytes` would have to be read at once.
         UnsupportedError: Some are in shared memory, and there is no `table`.
         RequestError: A parameter that says where is wrong.
     """
@@ -97,10 +105,17 @@ def regions_of(
         for each in spec.inputs
         if each.is_shape_tensor or not DATATYPES[each.datatype].itemsize_bytes
     }
+    early = [place for place in inputs if request.inputs[place].name in hurried]
+    early_bytes = sum(inputs[place].size_bytes for place in early)
+    if early_bytes > max_early_bytes:
+        raise TooLargeError(
+            f"BYTES and shape tensors in shared memory have {early_bytes} bytes; this server takes "
+            f"{max_early_bytes} a request (--grpc-max-request-bytes)"
+        )
     places = {each.name: spec.output_maps[index].index for index, each in enumerate(spec.outputs)}
     return RegionTensors(
         table,
         inputs,
-        [place for place in inputs if request.inputs[place].name in hurried],
+        early,
         {places[name]: part for name, part in outputs.items() if name in places},
     )

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from headrace.device.sim import SimDevice
-from headrace.errors import HeadraceError, NotFoundError, OverloadedError, RequestError
+from headrace.errors import (
+    HeadraceError,
+    NotFoundError,
+    OverloadedError,
+    RequestError,
+    TooLargeError,
+)
 from headrace.link.local import LocalLink
 from headrace.regions.part import RegionPart
 from headrace.rpc.infer import InferService
@@ -251,6 +257,19 @@ def test_the_size_of_bytes_is_said_anew_for_each_reply(front: Front) -> None:
         said = part_of("output 'd'", reply.outputs[0].parameters, is_offered=True)
         assert said == RegionPart("o", 0, size)
     request.let_go()
+
+
+def test_what_is_read_at_once_is_bounded_as_a_message(front: Front) -> None:
+    """Whatever else may be larger; nothing is read before it is refused."""
+    bounded = Preparer(
+        CATALOG, Limits(), lambda *_: lambda *_: None, front.table, max_early_bytes=7
+    )
+    parts = split_request(message("text", {"c": RegionPart("r", 0, 8)}, {}))
+    with pytest.raises(TooLargeError, match="have 8 bytes; this server takes 7 a request"):
+        bounded.prepare(parts.head, parts.raw)
+    assert front.table.num_read_bytes == 0
+    parts = split_request(message("m", {"a": RegionPart("r", 4, 16), "b": B}, {}))
+    bounded.prepare(parts.head, parts.raw)
 
 
 def test_names_that_the_model_does_not_have(front: Front) -> None:
