@@ -21,7 +21,7 @@ class Stream:
         self,
         client: RpcClient,
         *,
-        timeout_s: float = CALL_S,
+        timeout_s: float | None = CALL_S,
         metadata: Iterable[tuple[str, str]] = (),
     ) -> None:
         method = client.channel.stream_stream(

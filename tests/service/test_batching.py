@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from helpers import onnx_models
 from helpers.rpc_client import CALL_S, SERVICE, RpcClient, arrays, infer_message, told
-from helpers.scrape import Scrape, is_at_rest
+from helpers.scrape import Scrape, is_at_rest, num_inside
 from helpers.server import Server, ServerPool
 from load.models import model_path, write_repository
 
@@ -59,6 +59,7 @@ def start(
     rounds: int = 1,
     *,
     metadata: tuple[tuple[str, str | bytes], ...] = (),
+    timeout_s: float | None = CALL_S,
     **parameters: Any,
 ) -> Any:
     """A request to one of the slow models on its way."""
@@ -72,24 +73,27 @@ def start(
         response_deserializer=pb.ModelInferResponse.FromString,
     )
     message = infer_message(model, inputs, parameters=parameters)
-    return method.future(message, timeout=CALL_S, metadata=metadata)
+    return method.future(message, timeout=timeout_s, metadata=metadata)
 
 
 class Busy:
-    """A slow model whose lanes are filled, so that what comes next waits."""
+    """A slow model with two long runs ahead, so that what comes next waits.
+
+    Where order matters the second is bound to its lane only shortly before the first is done.
+    """
 
     def __init__(self, client: RpcClient, server: Server, model: str) -> None:
         self.client = client
         self.server = server
         self.model = model
         self._dropped = Scrape.when(server.metrics_address, is_at_rest)
-        self.ahead = [start(client, model, LONG) for _ in range(2)]
-        self._until(lambda now: now("headrace_lanes_in_flight") == 2)
+        self.ahead = [start(client, model, LONG, timeout_s=None) for _ in range(2)]
+        self._until(lambda now: num_inside(now) == 2 and now("headrace_lanes_in_flight") > 0)
 
     def ask(self, num_waiting: int, **wishes: Any) -> Any:
         """One more request, and until so many wait: calls may overtake each other on their way."""
         call = start(self.client, self.model, **wishes)
-        self._until(lambda now: now("headrace_queue_length") == num_waiting or call.done())
+        self._until(lambda now: num_inside(now) == 2 + num_waiting or call.done())
         return call
 
     def num_dropped(self, reason: str) -> float:

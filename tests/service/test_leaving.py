@@ -55,10 +55,13 @@ def client(slow: Server) -> Iterator[RpcClient]:
 
 
 def fill(client: RpcClient, server: Server, num_requests: int = 2, rounds: int = LONG) -> list[Any]:
-    """So many requests in the core: the first two on the slot, the others behind them."""
+    """So many requests in the core: the first two on the slot, the others behind them.
+
+    Without deadlines: else the second would be bound shortly before the first is done.
+    """
     calls = []
     for index in range(num_requests):
-        calls.append(client.start(slow_message(rounds, [float(index)])))
+        calls.append(client.start(slow_message(rounds, [float(index)]), timeout_s=None))
         Scrape.when(server.metrics_address, lambda now, n=index + 1: num_inside(now) == n)  # type: ignore[misc]
     return calls
 

@@ -38,11 +38,14 @@ RETRYING = json.dumps(
 
 
 def fill(client: RpcClient, server: Server) -> list[Any]:
-    """Two requests that run one after another, and two that wait."""
+    """Two requests that run one after another, and two that wait.
+
+    Without deadlines: else the second would wait until shortly before the first is done.
+    """
     Scrape.when(server.metrics_address, is_at_rest)
     calls = []
     for index in range(4):
-        calls.append(client.start(slow_message(LONG, [float(index)])))
+        calls.append(client.start(slow_message(LONG, [float(index)]), timeout_s=None))
         Scrape.when(server.metrics_address, lambda now, n=index + 1: num_inside(now) == n)  # type: ignore[misc]
     return calls
 

@@ -188,7 +188,7 @@ def test_a_message_over_the_limit_ends_the_stream(channel: RpcClient) -> None:
 
 
 def fill(stream: Stream, server: Server) -> None:
-    """Four requests in the core: two on the slot, two behind them."""
+    """Four requests in the core: two on the slot, two behind them; where they have no deadlines."""
     for index in range(4):
         stream.send(slow_message(LONG, [float(index)], request_id=str(index)))
         Scrape.when(server.metrics_address, lambda now, n=index + 1: num_inside(now) == n)  # type: ignore[misc]
@@ -203,7 +203,7 @@ def test_a_stream_that_is_cancelled_takes_its_requests_with_it(
 ) -> None:
     """All of them; those in flight keep their blocks until they are done, and another is served."""
     before = dropped(slow)
-    stream = Stream(slow_channel)
+    stream = Stream(slow_channel, timeout_s=None)
     fill(stream, slow)
     stream.call.cancel()
     Scrape.when(slow.metrics_address, lambda now: now("headrace_queue_length") == 0)
@@ -231,7 +231,7 @@ def test_a_full_queue_is_an_error_of_those_that_are_over_it(
     slow_channel: RpcClient, slow: Server
 ) -> None:
     """As for unary calls; the others of the stream are answered."""
-    stream = Stream(slow_channel)
+    stream = Stream(slow_channel, timeout_s=None)
     fill(stream, slow)
     stream.send(slow_message(SHORT, request_id="over"))
     *answered, refused = stream.rest()
