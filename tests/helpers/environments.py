@@ -6,6 +6,7 @@ comes from PyPI, npm and Debian, and nothing is installed outside the folder, so
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -62,14 +63,20 @@ def _clean_environment() -> dict[str, str]:
 
 
 def _made(name: str, wish: str, make: Callable[[Path], None]) -> Path:
-    """The folder `name`, made by `make` unless its stamp already says `wish`."""
+    """The folder `name`, made by `make` unless its stamp already says `wish`.
+
+    Other processes that want it meanwhile wait.
+    """
     folder, stamp = PEERS / name, PEERS / f"{name}.stamp"
-    if not (stamp.exists() and stamp.read_text() == wish):
-        stamp.unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        make(folder)
-        stamp.write_text(wish)
+    PEERS.mkdir(exist_ok=True)
+    with (PEERS / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (stamp.exists() and stamp.read_text() == wish):
+            stamp.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            stamp.write_text(wish)
     return folder
 
 
