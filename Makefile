@@ -41,7 +41,7 @@ serve: setup  ## serve MODELS (deploy/models) in the foreground until Ctrl-C
 
 test: lint types proto-check demo  ## format, lint, types, generated code, the demo, and every test but the GPU's
 	$(PY) -m pytest --numprocesses=auto tests/unit
-	$(PY) -m pytest --numprocesses=auto --dist=loadfile tests/contract tests/service tests/load tests/peers tests/packaging
+	$(PY) -m pytest tests/contract tests/service tests/load tests/peers tests/packaging
 
 test-peers: setup  ## unmodified clients of others, each in an environment of its own
 	$(PY) -m pytest tests/peers

@@ -111,6 +111,7 @@ def test_readers_that_stall_and_leave_leave_nothing(bounded: Server) -> None:
     assert bounded.rss_bytes() - before < 64 << 20
 
 
+@pytest.mark.timeout(60)
 def test_all_streams_together_have_a_bound(transport: str, wide_repository: Path) -> None:
     """Beyond --max-bytes-in-flight the requests of a further stream are refused, one by one."""
     limits = ("--max-bytes-in-flight", str(64 << 20), "--grpc-max-request-bytes", str(1 << 20))
