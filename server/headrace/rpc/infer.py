@@ -14,7 +14,6 @@ import grpc
 
 from headrace.errors import (
     DeviceError,
-    EngineError,
     HeadraceError,
     OverloadedError,
     RequestError,
@@ -200,44 +199,14 @@ class InferService:
             except Exception as failure:  # noqa: BLE001 -- whatever it is, the call gets an answer
                 error = failure
             else:
-                self._record(request)
+                now = self._clock()
+                if request.record(now) is not None and self.on_replied is not None:
+                    self.on_replied(request, now)
                 return
         if isinstance(error, UnavailableError | DeviceError):
             self._preparer.forget()  # its slots have failed, and an older version may work
-        if isinstance(error, EngineError | DeviceError):
-            request.line.metrics.fail(None, "BACKEND")
-        elif isinstance(error, RequestError) or not isinstance(error, HeadraceError):
-            request.line.metrics.fail(None, "OTHER")  # found out by the run or by its reply; a bug
+        request.record_failure(error)
         self.refuse(call, error)
-
-    def _record(self, request: Request) -> None:
-        now = self._clock()
-        timing = request.timing
-        received_at, parsed_at, staged_at = (
-            request.received_at,
-            request.parsed_at,
-            request.staged_at,
-        )
-        if timing is None:
-            return
-        started_at, h2d_s, execute_s, d2h_s, ended_at = timing
-        request.line.metrics.record(
-            (
-                parsed_at - received_at,
-                staged_at - parsed_at,
-                started_at - staged_at,
-                h2d_s,
-                execute_s,
-                d2h_s,
-                now - ended_at,
-                now - received_at,
-            ),
-            request.rows,
-            request.is_first,
-            request.batch_rows,
-        )
-        if self.on_replied is not None:
-            self.on_replied(request, now)
 
 
 def id_of(request: Request) -> str:

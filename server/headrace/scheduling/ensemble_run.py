@@ -13,12 +13,12 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from headrace.engines.ensemble_plan import EnsemblePlan
-from headrace.scheduling.request import Request
+from headrace.scheduling.request import Request, Stages
 from headrace.slots.batch import Output, Timing
 
 if TYPE_CHECKING:
     from headrace.scheduling.ensemble_queue import EnsembleQueue
-    from headrace.scheduling.steps import Stages, StepRequest, Tensor
+    from headrace.scheduling.steps import StepRequest, Tensor
 
 
 class Run:

@@ -8,6 +8,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from headrace.engines.base import Layout
+from headrace.errors import DeviceError, EngineError, HeadraceError, RequestError
 from headrace.slots.batch import Direct, Output, Timing
 from headrace.slots.blocks import Block
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.scheduling.sequence import Part
 
 Buffer = bytes | memoryview
+Stages = tuple[float, float, float, float, float, float, float, float]  # as `ModelMetrics.record`
 
 
 class RequestState(Enum):
@@ -140,6 +142,33 @@ class Request:
         """
         tensors, self.tensors = self.tensors, ()
         return tensors
+
+    def record(self, now: float) -> Stages | None:
+        """Count a reply that has left; return what its stages took, None when it did not run."""
+        timing = self.timing
+        if timing is None:
+            return None
+        received_at, parsed_at, staged_at = self.received_at, self.parsed_at, self.staged_at
+        started_at, h2d_s, execute_s, d2h_s, ended_at = timing
+        stages = (
+            parsed_at - received_at,
+            staged_at - parsed_at,
+            started_at - staged_at,
+            h2d_s,
+            execute_s,
+            d2h_s,
+            now - ended_at,
+            now - received_at,
+        )
+        self.line.metrics.record(stages, self.rows, self.is_first, self.batch_rows)
+        return stages
+
+    def record_failure(self, error: Exception) -> None:
+        """Count what the run, the reply or a bug has brought; who refuses a request counts that."""
+        if isinstance(error, EngineError | DeviceError):
+            self.line.metrics.fail(None, "BACKEND")
+        elif isinstance(error, RequestError) or not isinstance(error, HeadraceError):
+            self.line.metrics.fail(None, "OTHER")
 
     def let_go(self) -> None:
         """Give back what the request holds beside its block: it has ended, or was refused."""

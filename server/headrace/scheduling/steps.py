@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from headrace.engines.base import Layout, Shape, TensorSpec
 from headrace.engines.ensemble_plan import EnsembleStep
 from headrace.engines.model_spec import ModelSpec
-from headrace.errors import DeviceError, EngineError, HeadraceError, RequestError
+from headrace.errors import RequestError
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Buffer, Request
 from headrace.slots.batch import Output
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 MAX_LAYOUTS: Final = 64  # a step's own; cameras need one each, and the model keeps 512
 
 Tensor = tuple[Shape, Buffer]
-Stages = tuple[float, float, float, float, float, float, float, float]  # as `ModelMetrics.record`
 
 
 class StepModel(Protocol):
@@ -195,23 +194,9 @@ def ask(
 
 def count(request: StepRequest, error: Exception | None, now: float) -> None:
     """Count a request that has ended, as the front door counts those of clients."""
-    metrics, timing = request.line.metrics, request.timing
-    if isinstance(error, EngineError | DeviceError):
-        metrics.fail(None, "BACKEND")
-    elif isinstance(error, RequestError) or not isinstance(error, HeadraceError | None):
-        metrics.fail(None, "OTHER")
-    if error is not None or timing is None:
+    if error is not None:
+        request.record_failure(error)
         return
-    started_at, h2d_s, execute_s, d2h_s, ended_at = timing
-    stages = (
-        request.parsed_at - request.received_at,
-        request.staged_at - request.parsed_at,
-        started_at - request.staged_at,
-        h2d_s,
-        execute_s,
-        d2h_s,
-        now - ended_at,
-        now - request.received_at,
-    )
-    metrics.record(stages, request.rows, request.is_first, request.batch_rows)
-    request.run.account(stages, ended_at)
+    stages, timing = request.record(now), request.timing
+    if stages is not None and timing is not None:
+        request.run.account(stages, timing.ended_at)
