@@ -12,7 +12,6 @@ import logging
 import threading
 
 from headrace.errors import DeviceError, HeadraceError, UnavailableError
-from headrace.scheduling.admission import SHUTTING_DOWN, check_ready
 from headrace.scheduling.line import Line
 from headrace.scheduling.reaper import Reaper
 from headrace.scheduling.request import Request
@@ -31,7 +30,6 @@ class LocalLink:
         self._scheduler = scheduler
         self._reaper = Reaper()
         self._lock = threading.Lock()
-        self._is_open = True
 
     def submit(self, request: Request, now: float) -> None:
         """Hand a request over; see `Link.submit`."""
@@ -41,11 +39,6 @@ class LocalLink:
     def answer(self, request: Request) -> None:
         """End a request whose reply is known, as long as it would be served; see `Link.answer`."""
         with self._lock:
-            line = request.line
-            if not self._is_open:
-                line.metrics.dropped("shutdown")
-                raise UnavailableError(SHUTTING_DOWN)
-            check_ready(line)
             self._scheduler.answer(request)
 
     def cancel(self, request: Request) -> None:
@@ -148,11 +141,9 @@ class LocalLink:
     def refuse_new(self) -> None:
         """From now on refuse every request; what is in is served."""
         with self._lock:
-            self._is_open = False
             self._scheduler.refuse_new()
 
     def close(self) -> None:
         """Refuse new requests and end those that never reached the device."""
         with self._lock:
-            self._is_open = False
             self._scheduler.close()

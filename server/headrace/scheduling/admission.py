@@ -22,7 +22,6 @@ from headrace.errors import (
     ExpiredError,
     OverloadedError,
     RequestError,
-    RetiredError,
     TooLargeError,
     UnavailableError,
 )
@@ -63,12 +62,7 @@ class Admission:
             HeadraceError: The model's policy does not let it wait.
         """
         line = request.line
-        if not self.is_open and not request.is_step:
-            line.metrics.dropped("shutdown")
-            raise UnavailableError(SHUTTING_DOWN)
-        if request.deadline is not None and request.deadline <= now:
-            line.metrics.dropped("expired")
-            raise ExpiredError("the deadline had passed when the request arrived")
+        self.check_arrival(request, now)
         has_displaced = False
         if line.has_policy:
             has_displaced = self._ask_policy(request, now)
@@ -85,14 +79,32 @@ class Admission:
         self._wait(request)
         return False
 
-    def check_held(self, request: Request) -> None:
-        """Refuse a request whose reply would be one too many to be held back.
+    def check_arrival(self, request: Request, now: float) -> None:
+        """Refuse what has come too late, whatever room there is; a step of an ensemble is in.
 
         Raises:
-            OverloadedError: The queue is full, with the replies that are held.
+            UnavailableError: The server is shutting down.
+            ExpiredError: Its deadline has passed.
+        """
+        if not self.is_open and not request.is_step:
+            raise self._closed(request)
+        if request.deadline is not None and request.deadline <= now:
+            request.line.metrics.dropped("expired")
+            raise ExpiredError("the deadline had passed when the request arrived")
+
+    def check_known(self, request: Request) -> None:
+        """Refuse a request whose reply is known, as if it had to be served.
+
+        Raises:
+            UnavailableError: The server is shutting down, or no slot of the model works.
+            RetiredError: The line takes nothing more.
+            OverloadedError: Replies are held back, and the queue is full with them.
         """
         line = request.line
-        if line.length + _num_held(line) >= line.max_queue_size:
+        if not self.is_open:
+            raise self._closed(request)
+        check_ready(line)
+        if line.ordering is not None and line.length + _num_held(line) >= line.max_queue_size:
             line.metrics.dropped("queue_full")
             raise _queue_full(request).error
 
@@ -219,6 +231,10 @@ class Admission:
         may_wait = self._waiting_bytes + size_bytes <= self.max_waiting_bytes
         return self._has_block_for(request, victim) or (may_wait and self._blocks.fits(size_bytes))
 
+    def _closed(self, request: Request) -> UnavailableError:
+        request.line.metrics.dropped("shutdown")
+        return UnavailableError(SHUTTING_DOWN)
+
     def _wait(self, request: Request) -> None:
         size_bytes = request.layout.size_bytes
         line = request.line
@@ -261,7 +277,6 @@ def _too_large(size_bytes: int) -> TooLargeError:
 
 def check_ready(line: Line) -> None:
     """Raise why a line serves no request: it was unloaded, or none of its slots works."""
-    if line.is_retired:
-        raise RetiredError(f"this version of {line.model} has been unloaded")
+    line.check_current()
     if not line.pool.is_ready:
         raise UnavailableError(f"{line.model} is not at ready state: its slots have failed")

@@ -23,14 +23,13 @@ from typing import Final, Protocol
 from headrace.errors import (
     DeviceError,
     EngineError,
-    ExpiredError,
     HeadraceError,
     OverloadedError,
     RequestError,
     RetiredError,
     UnavailableError,
 )
-from headrace.scheduling.admission import SHUTTING_DOWN, Admission
+from headrace.scheduling.admission import Admission
 from headrace.scheduling.endings import Endings
 from headrace.scheduling.ensemble_queue import EnsembleQueue
 from headrace.scheduling.ensemble_run import Run
@@ -147,14 +146,8 @@ class Ensembles:
 
     def _admit(self, request: Request, now: float) -> None:
         line = request.line
-        if line.is_retired:
-            raise RetiredError(f"this version of {line.model} has been unloaded")
-        if not (self._admission.is_open or request.is_step):
-            line.metrics.dropped("shutdown")
-            raise UnavailableError(SHUTTING_DOWN)
-        if request.deadline is not None and request.deadline <= now:
-            line.metrics.dropped("expired")
-            raise ExpiredError("the deadline had passed when the request arrived")
+        line.check_current()
+        self._admission.check_arrival(request, now)
         if len(line.batcher) >= line.max_queue_size:
             line.metrics.dropped("queue_full")
             raise OverloadedError(

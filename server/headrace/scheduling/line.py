@@ -72,6 +72,15 @@ class Line:
         is_in_flight = any(slot.in_flight for slot in self.pool.slots)
         return bool(is_queued) or is_in_flight or any(pin.has_work for pin in self.pins)
 
+    def check_current(self) -> None:
+        """Hold that the line takes requests still.
+
+        Raises:
+            RetiredError: It does not.
+        """
+        if self.is_retired:
+            raise RetiredError(f"this version of {self.model} has been unloaded")
+
     def retire(self) -> None:
         """Take nothing more: the queue counts as full, so that others pay for no question."""
         self.is_retired = True
@@ -87,8 +96,7 @@ class Line:
             NoSlotError: There is none to spare.
             RetiredError: The line takes nothing more.
         """
-        if self.is_retired:
-            raise RetiredError(f"this version of {self.model} has been unloaded")
+        self.check_current()
         if self.is_ensemble:
             raise NoSlotError(f"{self.model} is an ensemble: it has no slots that could be pinned")
         slot = self.pool.reserve()

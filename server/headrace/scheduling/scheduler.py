@@ -121,12 +121,13 @@ class Scheduler:
         """End a request whose reply is known, in its turn where order is preserved.
 
         Raises:
-            HeadraceError: So many replies are held back already that no more may be.
+            HeadraceError: It was refused, as `submit` would, or so many replies are held back
+                already that no more may be.
         """
+        self._admission.check_known(request)
         if request.line.ordering is None:
             request.end((), None)
         else:
-            self._admission.check_held(request)
             self._endings.answer_in_turn(request, request.line.ordering)
 
     def cancel(self, request: Request) -> None:
