@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.errors import RequestError
@@ -31,10 +33,8 @@ class Region:
         Raises:
             RequestError: The memory is shorter than it was.
         """
-        try:
+        with self._named():
             self.file.read_into(view, self.offset + offset)
-        except RequestError as error:
-            raise RequestError(f"{shown(self.name)}: {error}") from None
 
     def check(self, end: int) -> None:
         """Hold that the memory reaches to `end` of the region.
@@ -42,10 +42,8 @@ class Region:
         Raises:
             RequestError: It is shorter than it was.
         """
-        try:
+        with self._named():
             self.file.check(self.offset + end)
-        except RequestError as error:
-            raise RequestError(f"{shown(self.name)}: {error}") from None
 
     def write(self, data: memoryview | bytes, offset: int) -> None:
         """Write from `offset` of the region on; bounds are checked before.
@@ -53,8 +51,14 @@ class Region:
         Raises:
             RequestError: The memory is shorter than it was, or there is none for it.
         """
-        try:
+        with self._named():
             self.file.write(data, self.offset + offset)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Let errors say which region it was: a file does not know what clients call it."""
+        try:
+            yield
         except RequestError as error:
             raise RequestError(f"{shown(self.name)}: {error}") from None
 
