@@ -22,7 +22,6 @@ from headrace.engines.load_facts import LoadFacts
 from headrace.engines.model_folder import ModelSource
 from headrace.engines.model_spec import ModelSpec, model_spec
 from headrace.engines.tensor_check import engine_dims
-from headrace.engines.unhonoured import unhonoured
 from headrace.errors import ConfigError, HeadraceError, UnavailableError
 from headrace.metrics import Metrics
 from headrace.model import ServedModel
@@ -244,8 +243,6 @@ def open_ensemble(
         log.warning("%s: model_warmup is not run: its models have samples of their own", spec.name)
     if config.response_cache.enable:
         log.warning("%s: response_cache: the replies of ensembles are not kept", spec.name)
-    for field in unhonoured(source.config):
-        log.warning("%s: %s is set, but headrace does not honour it yet", source.name, field)
     return ServedEnsemble(spec, config, line, models)
 
 

@@ -108,8 +108,7 @@ class Loader:
                 it stays open.
         """
         if source.is_ensemble:
-            most = self._options.default_max_queue_size
-            return open_ensemble(source, version, self._catalog, self._metrics, max_queue_size=most)
+            return self._load_ensemble(source, version)
         path = source.versions[version]
         free_bytes = self._free_bytes()
         with ExitStack() as undo:
@@ -144,6 +143,12 @@ class Loader:
             taken_bytes=max(free_bytes - self._free_bytes(), 0),
             cache=self._open_cache(config, metrics),
         )
+
+    def _load_ensemble(self, source: ModelSource, version: int) -> ServedModel:
+        most = self._options.default_max_queue_size
+        ensemble = open_ensemble(source, version, self._catalog, self._metrics, max_queue_size=most)
+        _warn_unhonoured(source)
+        return ensemble
 
     def _open_cache(
         self, config: config_pb.ModelConfig, metrics: ModelMetrics
@@ -196,8 +201,7 @@ class Loader:
         faults = check(config, engine.signature, facts=facts, path=str(source.config_path))
         if faults:
             raise faults[0] if len(faults) == 1 else _together(faults, source)
-        for field in unhonoured(source.config):
-            log.warning("%s: %s is set, but headrace does not honour it yet", source.name, field)
+        _warn_unhonoured(source)
         return config
 
     def _open_engine(self, path: Path, source: ModelSource) -> Engine:
@@ -239,6 +243,11 @@ class Loader:
 
 def _together(faults: list[ConfigError], source: ModelSource) -> ConfigError:
     return ConfigError("; ".join(str(fault) for fault in faults), path=str(source.folder))
+
+
+def _warn_unhonoured(source: ModelSource) -> None:
+    for field in unhonoured(source.config):
+        log.warning("%s: %s is set, but headrace does not honour it yet", source.name, field)
 
 
 def load_all(found: Found, loader: Loader, catalog: ModelCatalog) -> int:
