@@ -12,14 +12,27 @@ pytest.register_assert_rewrite("helpers.device_contract", "helpers.graph_contrac
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
-    """GPU 0, with everything that the test opens on it closed afterwards."""
+def needs_gpu() -> None:
+    """A GPU that CUDA finds."""
     pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
     from headrace.device.cudart import count_devices
 
     num_devices, why_none = count_devices()
     if not num_devices:
         pytest.skip(str(why_none))
+
+
+@pytest.fixture
+def needs_cuda_provider(needs_gpu: None) -> None:
+    """A GPU, and the package of ONNX Runtime that can use it."""
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    if "CUDAExecutionProvider" not in ort.get_available_providers():
+        pytest.skip("this onnxruntime is the package without CUDA; onnxruntime-gpu has it")
+
+
+@pytest.fixture
+def rig(needs_gpu: None) -> Iterator[Rig]:
+    """GPU 0, with everything that the test opens on it closed afterwards."""
     from helpers.cudart_rig import CudartRig
 
     with CudartRig() as rig:

@@ -18,14 +18,10 @@ MAX_ROWS = 400_000
 
 
 @pytest.fixture(params=["cpu gathers", "a copy for each"])
-def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaRig]:
+def core(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, needs_gpu: None
+) -> Iterator[CudaRig]:
     """Two slots on GPU 0; whatever the sizes, batches go one way."""
-    pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
-    from headrace.device.cudart import count_devices
-
-    num_devices, why_none = count_devices()
-    if not num_devices:
-        pytest.skip(str(why_none))
     from headrace.slots import gather
     from helpers.cuda_core_rig import CudaRig
 

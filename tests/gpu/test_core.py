@@ -18,14 +18,8 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture
-def core() -> Iterator[CudaRig]:
+def core(needs_gpu: None) -> Iterator[CudaRig]:
     """Four slots on GPU 0."""
-    pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
-    from headrace.device.cudart import count_devices
-
-    num_devices, why_none = count_devices()
-    if not num_devices:
-        pytest.skip(str(why_none))
     from helpers.cuda_core_rig import CudaRig
 
     core = CudaRig()

@@ -32,14 +32,8 @@ SIZE = 1 << 20  # bytes in, and as many out
 
 
 @pytest.fixture
-def core() -> Iterator[CudaRig]:
+def core(needs_gpu: None) -> Iterator[CudaRig]:
     """Four slots on GPU 0."""
-    pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
-    from headrace.device.cudart import count_devices
-
-    num_devices, why_none = count_devices()
-    if not num_devices:
-        pytest.skip(str(why_none))
     from helpers.cuda_core_rig import CudaRig
 
     core = CudaRig()

@@ -25,17 +25,7 @@ TOLERANCE = 0.02
 
 
 @pytest.fixture(autouse=True)
-def _needs_the_cuda_provider() -> None:
-    """A GPU, and the package of ONNX Runtime that can use it."""
-    pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
-    from headrace.device.cudart import count_devices
-
-    num_devices, why_none = count_devices()
-    if not num_devices:
-        pytest.skip(str(why_none))
-    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    if "CUDAExecutionProvider" not in ort.get_available_providers():
-        pytest.skip("this onnxruntime is the package without CUDA; onnxruntime-gpu has it")
+def _needs_what_makes_its_models(needs_cuda_provider: None) -> None:
     pytest.importorskip("ml_dtypes", reason="ml_dtypes, which makes the models, is not installed")
 
 

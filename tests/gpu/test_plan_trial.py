@@ -24,14 +24,8 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture
-def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandinRig]:
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needs_gpu: None) -> Iterator[StandinRig]:
     """GPU 0 with the stand-in; in the end nothing may be open on it."""
-    pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
-    from headrace.device.cudart import count_devices
-
-    num_devices, why_none = count_devices()
-    if not num_devices:
-        pytest.skip(str(why_none))
     from helpers.standin_rig import StandinRig
 
     rig = StandinRig(tmp_path, monkeypatch)

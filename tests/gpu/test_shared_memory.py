@@ -20,14 +20,8 @@ SIZE = 6_220_800  # a full HD frame
 
 
 @pytest.fixture
-def core() -> Iterator[CudaRig]:
+def core(needs_gpu: None) -> Iterator[CudaRig]:
     """Two slots on GPU 0, whose engine adds 1 to every byte."""
-    pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
-    from headrace.device.cudart import count_devices
-
-    num_devices, why_none = count_devices()
-    if not num_devices:
-        pytest.skip(str(why_none))
     from helpers.cuda_core_rig import CudaRig
 
     core = CudaRig(num_slots=2)
