@@ -6,7 +6,6 @@ The slow model has one slot: two requests run one after another, two more may wa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import grpc
 import numpy as np
@@ -17,10 +16,9 @@ from helpers.raw_http2 import RawHttp2, frame
 from helpers.rpc_client import RpcClient, arrays, slow_message, told
 from helpers.scrape import Scrape, is_at_rest, num_inside
 from helpers.server import Server
+from helpers.slow_calls import LONG, SHORT, assert_answered, fill, wait_until_inside
 
 Code = grpc.StatusCode
-LONG = 2500  # rounds: some tenths of a second
-SHORT = 1
 CANCELLED = (8).to_bytes(4, "big")  # of HTTP/2's error codes
 
 
@@ -54,28 +52,10 @@ def client(slow: Server) -> Iterator[RpcClient]:
     Scrape.when(slow.metrics_address, is_at_rest, 30)
 
 
-def fill(client: RpcClient, server: Server, num_requests: int = 2, rounds: int = LONG) -> list[Any]:
-    """So many requests in the core: the first two on the slot, the others behind them.
-
-    Without deadlines: else the second would be bound shortly before the first is done.
-    """
-    calls = []
-    for index in range(num_requests):
-        calls.append(client.start(slow_message(rounds, [float(index)]), timeout_s=None))
-        Scrape.when(server.metrics_address, lambda now, n=index + 1: num_inside(now) == n)  # type: ignore[misc]
-    return calls
-
-
-def assert_answered(calls: list[Any]) -> None:
-    assert [arrays(call.result())["y"].tolist() for call in calls] == [
-        [float(index)] for index in range(len(calls))
-    ]
-
-
 def test_a_queued_request_past_its_deadline_never_runs(client: RpcClient, slow: Server) -> None:
     """It costs the model nothing and is counted; those before it are answered."""
     seen = Seen(slow)
-    calls = fill(client, slow)
+    calls = fill(client, slow, 2)
     late = client.start(slow_message(SHORT), timeout_s=0.1)
     assert told(late)[0] is Code.DEADLINE_EXCEEDED, told(late)
     Scrape.when(slow.metrics_address, lambda now: seen.moved(now)[2] == 1)
@@ -99,7 +79,7 @@ def test_one_in_flight_that_is_cancelled_keeps_its_block_until_it_is_done(
 ) -> None:
     """The engine still writes there: what came in and out of the others is their own."""
     seen = Seen(slow)
-    calls = fill(client, slow)
+    calls = fill(client, slow, 2)
     calls[0].cancel()
     assert calls[0].cancelled()
     after = client.start(slow_message(SHORT, [7.0]))
@@ -165,7 +145,7 @@ def test_resetting_a_call_again_and_again(client: RpcClient, slow: Server) -> No
         for number in range(3):
             streams.append(raw.open())
             raw.send(streams[-1], frame(slow_message(LONG, [float(number)])))
-            Scrape.when(slow.metrics_address, lambda now, n=number + 1: num_inside(now) == n)  # type: ignore[misc]
+            wait_until_inside(slow, number + 1)
         for _ in range(4):
             for stream in streams:
                 raw.send_raw(http2_frame(RST_STREAM, 0, stream, CANCELLED))

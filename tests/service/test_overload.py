@@ -11,11 +11,11 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from helpers.rpc_client import SERVICE, RpcClient, arrays, slow_message, told
-from helpers.scrape import Scrape, is_at_rest, num_inside
+from helpers.scrape import Scrape, is_at_rest
 from helpers.server import Server, ServerPool
+from helpers.slow_calls import LONG, assert_answered, fill, wait_until_inside
 
 Code = grpc.StatusCode
-LONG = 2500  # rounds: some tenths of a second
 TEXT = "Exceeds maximum queue size: 2 requests wait for slow"
 
 # As KServe's client has it, only quicker.
@@ -37,33 +37,21 @@ RETRYING = json.dumps(
 )
 
 
-def fill(client: RpcClient, server: Server) -> list[Any]:
-    """Two requests that run one after another, and two that wait.
-
-    Without deadlines: else the second would wait until shortly before the first is done.
-    """
+def full(client: RpcClient, server: Server) -> list[Any]:
+    """Two requests that run one after another, and two that wait; nothing else."""
     Scrape.when(server.metrics_address, is_at_rest)
-    calls = []
-    for index in range(4):
-        calls.append(client.start(slow_message(LONG, [float(index)]), timeout_s=None))
-        Scrape.when(server.metrics_address, lambda now, n=index + 1: num_inside(now) == n)  # type: ignore[misc]
-    return calls
+    return fill(client, server, 4)
 
 
 def num_refused(server: Server) -> float:
     return Scrape(server.metrics_address)("headrace_dropped", reason="queue_full")
 
 
-def assert_answered(calls: list[Any]) -> None:
-    answers = [arrays(call.result())["y"].tolist() for call in calls]
-    assert answers == [[float(index)] for index in range(len(calls))]
-
-
 def test_a_full_queue_refuses_at_once(slow: Server, transport: str) -> None:
     """UNAVAILABLE with Triton's words, counted; those that are in are answered."""
     refused_before = num_refused(slow)
     with RpcClient(slow.address) as client:
-        calls = fill(client, slow)
+        calls = full(client, slow)
         call = client.start(slow_message(1))
         assert told(call) == (Code.UNAVAILABLE, TEXT)
         assert num_refused(slow) - refused_before == 1
@@ -82,7 +70,7 @@ def test_clients_that_retry_do_not_make_a_storm(slow: Server, transport: str) ->
         RpcClient(slow.address) as client,
         grpc.insecure_channel(slow.address, options) as retrying,
     ):
-        calls = fill(client, slow)
+        calls = full(client, slow)
         infer = retrying.unary_unary(
             f"{SERVICE}ModelInfer", bytes, pb.ModelInferResponse.FromString
         )
@@ -95,7 +83,7 @@ def test_clients_that_retry_do_not_make_a_storm(slow: Server, transport: str) ->
 def test_there_is_room_again_when_one_is_done(slow: Server) -> None:
     """A refusal is about now."""
     with RpcClient(slow.address) as client:
-        calls = fill(client, slow)
+        calls = full(client, slow)
         assert told(client.start(slow_message(1)))[0] is Code.UNAVAILABLE
         calls[0].result()
         assert arrays(client.start(slow_message(1, [9.0])).result())["y"].tolist() == [9.0]
@@ -111,7 +99,7 @@ def test_another_status_for_overload(
         *("--max-queue-size", "2", "--overload-status", "RESOURCE_EXHAUSTED"),
     )
     with RpcClient(server.address) as client:
-        calls = fill(client, server)
+        calls = full(client, server)
         assert told(client.start(slow_message(1))) == (Code.RESOURCE_EXHAUSTED, TEXT)
         assert_answered(calls)
 
@@ -151,7 +139,7 @@ def test_bytes_in_flight_are_a_bound(servers: ServerPool, slow_repository: Path)
         calls = []
         for index in range(3):  # each takes 0.6 MB: what comes in and what goes out
             calls.append(client.start(slow_message(LONG, [index] * 75_000)))
-            Scrape.when(server.metrics_address, lambda now, n=index + 1: num_inside(now) == n)  # type: ignore[misc]
+            wait_until_inside(server, index + 1)
         code, text = told(client.start(slow_message(1, [9.0] * 75_000)))
         assert (code, "staging memory is in use" in text) == (Code.UNAVAILABLE, True)
         leased = Scrape(server.metrics_address)("headrace_blocks_leased_bytes")

@@ -16,6 +16,7 @@ from helpers.raw_http2 import RawHttp2, frame
 from helpers.rpc_client import RpcClient, infer_message, slow_message
 from helpers.scrape import Scrape, is_at_rest, num_inside
 from helpers.server import NO_DEBUG, Server, serving, start
+from helpers.slow_calls import LONG
 from helpers.stream_client import PATH, Stream, outputs
 
 Code = grpc.StatusCode
@@ -24,7 +25,6 @@ REPLY_BYTES = 4 * COLUMNS
 NUM_REQUESTS = 40
 MAX_REQUESTS = 4
 NUM_BUFFERED = {"grpcio": 0, "native": 8}  # replies in the windows between the fronts
-LONG = 2500  # rounds of the slow model: some tenths of a second
 STOPPING = "GRPC server is shutting down and has stopped accepting new requests."
 
 

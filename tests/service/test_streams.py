@@ -13,16 +13,15 @@ import pytest
 from helpers.messages import GOOD, infer, pair, tensor
 from helpers.raw_http2 import RawHttp2, frame
 from helpers.rpc_client import RpcClient, infer_message, slow_message
-from helpers.scrape import Scrape, is_at_rest, num_inside
+from helpers.scrape import Scrape, is_at_rest
 from helpers.server import Server
+from helpers.slow_calls import LONG, SHORT, wait_until_inside
 from helpers.stream_client import PATH, Stream, outputs
 from load.models import CATALOGUE, expected
 from load.soak import leftovers
 
 Code = grpc.StatusCode
 STRICT = (("triton_grpc_error", "true"),)
-LONG = 2500  # rounds of the slow model: some tenths of a second
-SHORT = 1
 
 
 @pytest.fixture
@@ -191,7 +190,7 @@ def fill(stream: Stream, server: Server) -> None:
     """Four requests in the core: two on the slot, two behind them; where they have no deadlines."""
     for index in range(4):
         stream.send(slow_message(LONG, [float(index)], request_id=str(index)))
-        Scrape.when(server.metrics_address, lambda now, n=index + 1: num_inside(now) == n)  # type: ignore[misc]
+        wait_until_inside(server, index + 1)
 
 
 def dropped(server: Server) -> float:
