@@ -45,6 +45,18 @@ def test_loading_an_ensemble_loads_its_models(rig: ControlRig) -> None:
     assert rig.ask("ten") == 10
 
 
+def test_fields_of_an_ensemble_that_have_no_effect_are_named(
+    rig: ControlRig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As those of any model."""
+    rig.put("one", 1, 1)
+    rig.put_chain("sum", "one")
+    (config,) = tmp_path.rglob("sum/config.pbtxt")
+    config.write_text(f"{config.read_text()} optimization {{ priority: PRIORITY_MAX }}")
+    rig.load("sum")
+    assert "sum: optimization.priority is set, but headrace does not honour it yet" in caplog.text
+
+
 def test_models_of_ensembles_may_be_unloaded_with_them(rig: ControlRig) -> None:
     """But for those that another ensemble is made of."""
     for name, value in (("one", 1), ("ten", 10), ("hundred", 100)):

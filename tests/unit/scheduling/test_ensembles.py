@@ -15,6 +15,7 @@ from headrace.errors import (
     NoSlotError,
     OverloadedError,
     RequestError,
+    RetiredError,
     UnavailableError,
 )
 from helpers.ensemble_rig import (
@@ -239,6 +240,15 @@ def test_who_cannot_come_in() -> None:
         rig.submit("e", numbers(), deadline=rig.clock())
     drops = rig.metrics.model("e", "1").read().drops
     assert (drops["queue_full"], drops["expired"]) == (1, 1)
+    rig.close()
+
+
+def test_a_version_that_was_unloaded_takes_nothing_more() -> None:
+    """Who looked it up before is told so, and looks again."""
+    rig = chain_rig()
+    rig.catalog.find("e", "").line.retire()
+    with pytest.raises(RetiredError, match="this version of e has been unloaded"):
+        rig.submit("e", numbers())
     rig.close()
 
 
