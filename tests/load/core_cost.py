@@ -60,7 +60,8 @@ def open_core(
     """Open everything but a transport."""
     device, metrics, catalog = HostDevice(), Metrics(), ModelCatalog()
     blocks = BlockPool(device, 256 << 20)
-    loader = Loader(device, blocks, metrics, LoadOptions(), clock=time.monotonic, cache=cache)
+    options, clock = LoadOptions(), time.monotonic
+    loader = Loader(device, blocks, metrics, options, clock=clock, cache=cache, catalog=catalog)
     load_all(find_models([repository]), loader, catalog)
     admission = Admission(blocks, max_waiting_bytes=1 << 30)
     scheduler = Scheduler(blocks, Poller(), admission, clock=time.monotonic)
