@@ -8,6 +8,7 @@ ensemble is ready while all its models are, and fit together.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -54,6 +55,19 @@ class _Found:
     is_wrong: bool = False
 
 
+class _Look(threading.local):
+    """What the look that this thread takes has brought so far, None while it takes none.
+
+    A look asks the ensembles among the steps, which look themselves. Where several lead to one, on
+    many levels, it would be asked along every path: 2^levels times for two steps of one name each.
+    """
+
+    found: dict[StepModels, _Found] | None = None
+
+
+_LOOK = _Look()
+
+
 class StepModels:
     """The models of an ensemble, as the catalog has them now; any thread may ask."""
 
@@ -82,7 +96,19 @@ class StepModels:
         return found.steps[index]
 
     def look(self) -> _Found:
-        """Return what there is, looked up anew where it may have changed."""
+        """Return what there is, looked up anew where it may have changed: once in one look."""
+        so_far = _LOOK.found
+        if so_far is not None:
+            if self not in so_far:
+                so_far[self] = self._current()
+            return so_far[self]
+        _LOOK.found = {}
+        try:
+            return self._current()
+        finally:
+            _LOOK.found = None
+
+    def _current(self) -> _Found:
         found = self._found
         if found.generation != self._catalog.generation or not (
             found.steps and all(step.is_current for step in found.steps)

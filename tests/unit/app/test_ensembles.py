@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headrace.catalog import Absent
 from headrace.device.host import HostDevice
 from headrace.engines.ensemble_plan import load_order
 from headrace.engines.repository import find_models
+from headrace.slots.pool import SlotPool
 from helpers.control_rig import write_chain
+from helpers.ensemble_rig import EnsembleRig, ensemble_text, step_text
 from helpers.ensemble_served import EnsembleServed, chain_answers
 from helpers.onnx_models import adds, save
 
@@ -34,6 +37,45 @@ def test_models_are_loaded_before_what_is_made_of_them(tmp_path: Path) -> None:
     write_chain(tmp_path, "d", "c")
     found = find_models([tmp_path])
     assert [source.name for source in load_order(found.models)] == list("mbzadc")
+
+
+@pytest.mark.parametrize("twins", [("e", "e"), ("e", "f")], ids=["one twice", "two"])
+def test_a_look_asks_each_model_a_few_times(
+    twins: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many paths lead to it: here there are 2^12."""
+    depth = 12
+    asked: list[SlotPool] = []
+    is_ready = vars(SlotPool)["is_ready"].fget
+
+    def counted(pool: SlotPool) -> bool:
+        asked.append(pool)
+        return bool(is_ready(pool))
+
+    monkeypatch.setattr(SlotPool, "is_ready", property(counted))
+    rig = EnsembleRig()
+    leaf = rig.model("m")
+    rig.add(leaf)
+    below = ("m", "m")
+    for level in range(depth):
+        here = [f"{name}{level}" for name in twins]
+        for name in dict.fromkeys(here):
+            first, second = below if level == 0 else (f"{name}{level - 1}" for name in twins)
+            steps = [
+                step_text(first, {"x0": "x0"}, {"y0": "t"}),
+                step_text(second, {"x0": "t"}, {"y0": "y0"}),
+            ]
+            served = rig.ensemble(ensemble_text(["x0"], ["y0"], steps), name=name)
+    for _ in range(2):  # as it is found at first, and as it is known
+        asked.clear()
+        assert served.is_ready
+        assert 0 < len(asked) <= 10 * depth
+        rig.catalog.mark("other", 1, Absent("UNAVAILABLE", "", is_fault=False))
+    leaf.line.pool.close()
+    asked.clear()
+    assert "not at ready state" in served.why_unready
+    assert 0 < len(asked) <= 10 * depth
+    rig.close()
 
 
 def test_what_has_no_effect_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
