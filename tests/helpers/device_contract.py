@@ -109,6 +109,32 @@ class DeviceContract:
             rig.wait(event)
             assert np.array_equal(array(block), random_bytes(100, seed))
 
+    def test_a_part_of_device_memory_can_be_copied_within_the_device(self, rig: Rig) -> None:
+        """In stream order, and no byte beside it; nothing for no bytes, wherever they are."""
+        source, back = rig.host(300), rig.host(300)
+        first, second = rig.memory(300), rig.memory(300)
+        stream = rig.stream()
+        array(source)[:] = random_bytes(300)
+        stream.copy_h2d(first.ptr, source.ptr, 300)
+        stream.copy_h2d(second.ptr, source.ptr, 300)
+        stream.clear(second.ptr, 300)
+        stream.copy_d2d(type(second.ptr)(second.ptr + 50), type(first.ptr)(first.ptr + 100), 99)
+        stream.copy_d2d(second.ptr, type(first.ptr)(0), 0)
+        stream.copy_d2h(back.ptr, second.ptr, 300)
+        stream.synchronize()
+        expected = np.zeros(300, np.uint8)
+        expected[50:149] = random_bytes(300)[100:199]
+        assert np.array_equal(array(back), expected)
+
+    @pytest.mark.parametrize("handle", [b"", bytes(63), bytes(64), b"\xff" * 64, bytes(65)])
+    def test_what_is_no_handle_opens_nothing(self, rig: Rig, handle: bytes) -> None:
+        """And harms nothing."""
+        with pytest.raises(DeviceError) as caught:
+            rig.device.open_shared(handle)
+        assert not caught.value.sticky
+        rig.device.check()
+        assert rig.memory(1000).ptr
+
     def test_a_part_of_device_memory_can_be_cleared(self, rig: Rig) -> None:
         """It becomes zeros in stream order, and none of the bytes beside it does."""
         source, back, memory = rig.host(300), rig.host(300), rig.memory(300)

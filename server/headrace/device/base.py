@@ -53,6 +53,19 @@ class DeviceBuffer(Protocol):
         """Give the memory back; a second call does nothing."""
 
 
+class SharedBuffer(Protocol):
+    """Device memory of another process, which it shares; how long it is there is that one's matter.
+
+    Engines do not use it: it is copied from and to.
+    """
+
+    ptr: DevicePtr
+    size_bytes: int  # that lie from `ptr` on
+
+    def close(self) -> None:
+        """Let go of it; a second call does nothing. No copy may be under way."""
+
+
 class Event(Protocol):
     """A marker on a stream: done when all the work enqueued before it is done."""
 
@@ -78,6 +91,9 @@ class Stream(Protocol):
 
     def copy_d2h(self, dst: HostPtr, src: DevicePtr, size_bytes: int) -> None:
         """Enqueue a copy from device to host memory; 0 bytes enqueues nothing."""
+
+    def copy_d2d(self, dst: DevicePtr, src: DevicePtr, size_bytes: int) -> None:
+        """Enqueue a copy within device memory, shared or not; 0 bytes enqueues nothing."""
 
     def clear(self, dst: DevicePtr, size_bytes: int) -> None:
         """Enqueue zeros over device memory; 0 bytes enqueues nothing."""
@@ -132,6 +148,7 @@ class Device(Protocol):
     kind: str  # "cudart", "host" or "sim"
     index: int
     is_unified: bool  # engines use host memory as it is: no copies, the block is the device buffer
+    opens_shared: bool  # `open_shared` can work here
     on_progress: (
         Callable[[], None] | None
     )  # called from any thread when an event may have become done;
@@ -158,6 +175,17 @@ class Device(Protocol):
 
         Raises:
             DeviceError: It cannot be pinned.
+        """
+
+    def open_shared(self, handle: bytes) -> SharedBuffer:
+        """Open device memory that another process shares; takes long.
+
+        Args:
+            handle: What stands for it in every process of the machine; CUDA's have 64 bytes. Who
+                has it can read and write the memory, so no text repeats it.
+
+        Raises:
+            DeviceError: It cannot be opened; says what may be wrong.
         """
 
     def alloc_device(self, size_bytes: int) -> DeviceBuffer:

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 from uuid import UUID
 
+from cuda.bindings import driver
 from cuda.bindings import runtime as rt
 
 from headrace.device.base import DevicePtr, Event, HostPtr, StreamHandle
-from headrace.device.cudart_errors import NO_GPU, device_error, status_error
+from headrace.device.cudart_errors import count_gpus, status_error
 from headrace.device.cudart_graph import CudartGraph, capture
-from headrace.device.cudart_memory import CudartPinnedRange, DeviceMemory, PinnedBuffer, pinning
+from headrace.device.cudart_memory import CudartPinnedRange, DeviceMemory, PinnedBuffer
+from headrace.device.cudart_shared import CudartSharedBuffer, can_open
 from headrace.device.event_rules import NEVER_RECORDED, check_timed
 from headrace.device.ledger import Ledger, seal
 from headrace.errors import DeviceError
@@ -32,7 +33,17 @@ _SUCCESS = rt.cudaError_t.cudaSuccess
 _NOT_READY = rt.cudaError_t.cudaErrorNotReady
 _H2D = rt.cudaMemcpyKind.cudaMemcpyHostToDevice
 _D2H = rt.cudaMemcpyKind.cudaMemcpyDeviceToHost
-_METHODS = ("copy_h2d", "copy_d2h", "clear", "launch", "capture", "record", "synchronize")
+_D2D = rt.cudaMemcpyKind.cudaMemcpyDeviceToDevice
+_METHODS = (
+    "copy_h2d",
+    "copy_d2h",
+    "copy_d2d",
+    "clear",
+    "launch",
+    "capture",
+    "record",
+    "synchronize",
+)
 _memcpy_async = rt.cudaMemcpyAsync
 _event_record = rt.cudaEventRecord
 _event_query = rt.cudaEventQuery
@@ -40,25 +51,8 @@ _get_last_error = rt.cudaGetLastError
 
 
 def count_devices() -> tuple[int, DeviceError | None]:
-    """Return how many GPUs there are, and the error that says why when there are none.
-
-    It makes the first CUDA call of the process: without a driver this one answers, others crash.
-
-    Raises:
-        DeviceError: There is a GPU or a driver, but it does not work.
-    """
-    try:
-        status, num_devices = rt.cudaGetDeviceCount()
-    except RuntimeError as error:  # cuda-bindings 12.8 has no answer when there is no driver
-        return 0, device_error(35, "no driver", str(error), "looking for a GPU")
-    if status is _SUCCESS and num_devices:
-        return num_devices, None
-    if status is _SUCCESS:
-        status = rt.cudaError_t.cudaErrorNoDevice
-    why_none = status_error(rt, status, "looking for a GPU")
-    if why_none.code not in NO_GPU:
-        raise why_none
-    return 0, why_none
+    """Return how many GPUs there are, and why when there are none; see `count_gpus`."""
+    return count_gpus(rt)
 
 
 class CudartEvent:
@@ -120,6 +114,13 @@ class CudartStream:
             if status is not _SUCCESS:
                 raise self._device.fault(status, f"copying {size_bytes} bytes from the device")
 
+    def copy_d2d(self, dst: DevicePtr, src: DevicePtr, size_bytes: int) -> None:
+        """Enqueue a copy from device to device memory; 0 bytes enqueues nothing."""
+        if size_bytes:
+            status = _memcpy_async(dst, src, size_bytes, _D2D, self.raw)[0]
+            if status is not _SUCCESS:
+                raise self._device.fault(status, f"copying {size_bytes} bytes within the device")
+
     def clear(self, dst: DevicePtr, size_bytes: int) -> None:
         """Enqueue zeros over device memory; 0 bytes enqueues nothing."""
         if size_bytes:
@@ -171,6 +172,7 @@ class CudartDevice:
         self.name = ""  # as the driver calls it
         self.uuid = ""  # as nvidia-smi writes it
         self.compute_capability = ""  # such as "9.0"
+        self.opens_shared = False  # until it was asked
         self.ledger = Ledger()
         self._least_priority = self._greatest_priority = 0
         self._sticky: DeviceError | None = None
@@ -197,6 +199,7 @@ class CudartDevice:
         device._least_priority, device._greatest_priority = device.call(
             "reading the range of priorities", rt.cudaDeviceGetStreamPriorityRange
         )
+        device.opens_shared = can_open(rt, index)
         device._probe = CudartStream(device, device._least_priority)
         return device
 
@@ -246,24 +249,19 @@ class CudartDevice:
 
     def alloc_host(self, size_bytes: int) -> PinnedBuffer:
         """Pin host memory, for all GPUs of the process."""
-        size, flags = max(size_bytes, 1), rt.cudaHostAllocPortable
-        address = self.call(pinning(size_bytes), rt.cudaHostAlloc, size, flags)
-        free = partial(self.release, "freeing pinned memory", rt.cudaFreeHost)
-        return PinnedBuffer(address, size_bytes, free, self.ledger)
+        return PinnedBuffer(rt, self, size_bytes)
 
     def pin_host(self, address: int, size_bytes: int) -> CudartPinnedRange:
         """Pin memory that is there already; see `Device.pin_host`."""
         return CudartPinnedRange(rt, self, address, size_bytes)
 
+    def open_shared(self, handle: bytes) -> CudartSharedBuffer:
+        """Open memory of another process; see `Device.open_shared`."""
+        return CudartSharedBuffer(rt, driver, self, handle)
+
     def alloc_device(self, size_bytes: int) -> DeviceMemory:
-        """Allocate device memory; its alignment is the driver's, 512 bytes or more."""
-        self.bind_thread()
-        status, address = rt.cudaMalloc(max(size_bytes, 1))
-        if status is not _SUCCESS:
-            room = "{} of {} bytes are free".format(*self.memory_info())
-            raise self.fault(status, f"allocating {size_bytes} bytes of device memory ({room})")
-        free = partial(self.release, "freeing device memory", rt.cudaFree)
-        return DeviceMemory(address, size_bytes, free, self.ledger)
+        """Allocate device memory."""
+        return DeviceMemory(rt, self, size_bytes)
 
     def memory_info(self) -> tuple[int, int]:
         """Return (free, total) bytes of device memory, of all processes together."""

@@ -71,3 +71,25 @@ def status_error(rt: Any, status: Any, doing: str) -> DeviceError:
     name = rt.cudaGetErrorName(status)[1].decode()
     text = rt.cudaGetErrorString(status)[1].decode()
     return device_error(int(status), name, text, doing)
+
+
+def count_gpus(rt: Any) -> tuple[int, DeviceError | None]:
+    """Return how many GPUs there are, and the error that says why when there are none.
+
+    It makes the first CUDA call of the process: without a driver this one answers, others crash.
+
+    Raises:
+        DeviceError: There is a GPU or a driver, but it does not work.
+    """
+    try:
+        status, num_devices = rt.cudaGetDeviceCount()
+    except RuntimeError as error:  # cuda-bindings 12.8 has no answer when there is no driver
+        return 0, device_error(35, "no driver", str(error), "looking for a GPU")
+    if status is rt.cudaError_t.cudaSuccess and num_devices:
+        return num_devices, None
+    if status is rt.cudaError_t.cudaSuccess:
+        status = rt.cudaError_t.cudaErrorNoDevice
+    why_none = status_error(rt, status, "looking for a GPU")
+    if why_none.code not in NO_GPU:
+        raise why_none
+    return 0, why_none

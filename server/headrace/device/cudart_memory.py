@@ -1,10 +1,12 @@
-"""Buffers of a GPU: pinned host memory and device memory, over addresses that `cudart` hands in."""
+"""Buffers of a GPU: pinned host memory and device memory.
+
+The binding comes as an argument, because one file alone imports it.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import resource
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.device.base import DevicePtr, HostPtr
-from headrace.device.ledger import Ledger
 from headrace.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -21,26 +22,24 @@ if TYPE_CHECKING:
 
 
 class PinnedBuffer:
-    """Page-locked host memory.
+    """Page-locked host memory."""
 
-    Args:
-        address: Where it is.
-        size_bytes: How much of it is used.
-        free: Gives it back to CUDA.
-        ledger: Where the buffer is entered until it is closed.
-    """
+    def __init__(self, rt: Any, device: CudartDevice, size_bytes: int) -> None:
+        """Allocate it, for all GPUs of the process.
 
-    def __init__(
-        self, address: int, size_bytes: int, free: Callable[[int], None], ledger: Ledger
-    ) -> None:
+        Raises:
+            DeviceError: It cannot be had.
+        """
+        size, flags = max(size_bytes, 1), rt.cudaHostAllocPortable
+        address = device.call(pinning(size_bytes), rt.cudaHostAlloc, size, flags)
         self.ptr = HostPtr(address)
         self.size_bytes = size_bytes
         memory = (ctypes.c_ubyte * max(size_bytes, 1)).from_address(address)
         # Through numpy, because the view of a ctypes array has a format of its own ('<B').
         self.view = np.ctypeslib.as_array(memory).data[:size_bytes]  # (size_bytes,) uint8, writable
-        self._free = free
-        self._ledger = ledger
-        self._name = ledger.enter("host buffer")
+        self._free = partial(device.release, "freeing pinned memory", rt.cudaFreeHost)
+        self._ledger = device.ledger
+        self._name = device.ledger.enter("host buffer")
         self._is_closed = False
 
     def close(self) -> None:
@@ -84,23 +83,24 @@ class CudartPinnedRange:
 
 
 class DeviceMemory:
-    """Memory of the GPU.
+    """Memory of the GPU; its alignment is the driver's, 512 bytes or more."""
 
-    Args:
-        address: Where it is.
-        size_bytes: How much of it is used.
-        free: Gives it back to CUDA.
-        ledger: Where the buffer is entered until it is closed.
-    """
+    def __init__(self, rt: Any, device: CudartDevice, size_bytes: int) -> None:
+        """Allocate it.
 
-    def __init__(
-        self, address: int, size_bytes: int, free: Callable[[int], None], ledger: Ledger
-    ) -> None:
+        Raises:
+            DeviceError: It cannot be had.
+        """
+        device.bind_thread()
+        status, address = rt.cudaMalloc(max(size_bytes, 1))
+        if status is not rt.cudaError_t.cudaSuccess:
+            room = "{} of {} bytes are free".format(*device.memory_info())
+            raise device.fault(status, f"allocating {size_bytes} bytes of device memory ({room})")
         self.ptr = DevicePtr(address)
         self.size_bytes = size_bytes
-        self._free = free
-        self._ledger = ledger
-        self._name = ledger.enter("device buffer")
+        self._free = partial(device.release, "freeing device memory", rt.cudaFree)
+        self._ledger = device.ledger
+        self._name = device.ledger.enter("device buffer")
         self._is_closed = False
 
     def close(self) -> None:

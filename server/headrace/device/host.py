@@ -14,11 +14,12 @@ from functools import cached_property
 from time import perf_counter
 
 from headrace.device import flag_event, host_memory
-from headrace.device.base import DevicePtr, Event, HostPtr
+from headrace.device.base import DevicePtr, Event, HostPtr, SharedBuffer
 from headrace.device.flag_event import FlagEvent
 from headrace.device.host_memory import HostMemory, OpenRange
 from headrace.device.host_stream import HostStream, InlineStream
 from headrace.device.ledger import Ledger
+from headrace.errors import DeviceError
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class HostDevice:
 
     kind = "host"
     is_unified = True
+    opens_shared = False
 
     def __init__(self, index: int = 0) -> None:
         self.index = index
@@ -64,6 +66,10 @@ class HostDevice:
     def pin_host(self, address: int, size_bytes: int) -> OpenRange:  # noqa: ARG002
         """Take the memory as it is: copies are the host's own."""
         return OpenRange(HostPtr(address))
+
+    def open_shared(self, handle: bytes) -> SharedBuffer:  # noqa: ARG002
+        """Refuse."""
+        raise DeviceError("the host has no device memory that another process could share")
 
     def alloc_device(self, size_bytes: int) -> HostMemory[DevicePtr]:
         """Allocate the same memory as `alloc_host` does."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_METHODS = ("copy_h2d", "copy_d2h", "clear", "launch", "record", "synchronize")
+_METHODS = ("copy_h2d", "copy_d2h", "copy_d2d", "clear", "launch", "record", "synchronize")
 _Item = Callable[[], object] | tuple[FlagEvent, int] | None  # work, a recording, or the end
 
 
@@ -53,6 +53,11 @@ class HostStream:
 
     def copy_d2h(self, dst: HostPtr, src: DevicePtr, size_bytes: int) -> None:
         """Enqueue a copy; rarely needed, because engines write the block as it is."""
+        if size_bytes:
+            self._queue.put(partial(memmove, dst, src, size_bytes))
+
+    def copy_d2d(self, dst: DevicePtr, src: DevicePtr, size_bytes: int) -> None:
+        """Enqueue a copy; nobody needs it here."""
         if size_bytes:
             self._queue.put(partial(memmove, dst, src, size_bytes))
 
@@ -134,6 +139,11 @@ class InlineStream:
             memmove(dst, src, size_bytes)
 
     def copy_d2h(self, dst: HostPtr, src: DevicePtr, size_bytes: int) -> None:
+        """Copy at once."""
+        if size_bytes:
+            memmove(dst, src, size_bytes)
+
+    def copy_d2d(self, dst: DevicePtr, src: DevicePtr, size_bytes: int) -> None:
         """Copy at once."""
         if size_bytes:
             memmove(dst, src, size_bytes)

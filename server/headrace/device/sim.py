@@ -18,6 +18,7 @@ from headrace.device import flag_event
 from headrace.device.base import Event
 from headrace.device.ledger import Ledger
 from headrace.device.sim_memory import SimDeviceBuffer, SimHostBuffer, SimMemory, SimPinnedRange
+from headrace.device.sim_shared import SimForeign, SimProcesses, SimShared
 from headrace.device.sim_stream import SimEvent, SimStream
 from headrace.device.sim_trap import Trap
 from headrace.errors import DeviceError
@@ -52,6 +53,7 @@ class SimDevice:
         self.index = index
         self.name = "virtual device"
         self.is_unified = is_unified
+        self.opens_shared = not is_unified
         self.on_progress: Callable[[], None] | None = None
         self.copy_bytes_per_s = copy_bytes_per_s
         self.launch_s = launch_s
@@ -62,6 +64,7 @@ class SimDevice:
         self.memory = SimMemory(
             {"host": total_host_bytes, "device": total_bytes}, self._ledger, is_unified=is_unified
         )
+        self._processes = SimProcesses(self.memory)
         self._streams: list[SimStream] = []
         self._numbers = itertools.count()
         self._fault: tuple[float, DeviceError] | None = None  # laid, not yet sprung
@@ -161,6 +164,10 @@ class SimDevice:
         """
         return self.memory.bytes_at(ptr, size_bytes)
 
+    def share_memory(self, size_bytes: int) -> SimForeign:
+        """Let another process share memory; its `handle` opens it."""
+        return self._processes.share_memory(size_bytes)
+
     def tell(self) -> None:
         """Call `on_progress`."""
         if self.on_progress is not None:
@@ -201,6 +208,13 @@ class SimDevice:
         """Know host memory of others, so that copies may use it."""
         self.check()
         return SimPinnedRange(self.memory, address, size_bytes)
+
+    def open_shared(self, handle: bytes) -> SimShared:
+        """Open what another process has by `share_memory`."""
+        self.check()
+        if self.is_unified:
+            raise DeviceError("a unified device has no memory of its own to share")
+        return self._processes.open(handle)
 
     def alloc_device(self, size_bytes: int) -> SimDeviceBuffer:
         """Allocate device memory, full of `FRESH`."""

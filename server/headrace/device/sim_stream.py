@@ -24,7 +24,16 @@ from headrace.device.sim_memory import Place
 if TYPE_CHECKING:
     from headrace.device.sim import SimDevice
 
-_METHODS = ("copy_h2d", "copy_d2h", "clear", "launch", "capture", "record", "synchronize")
+_METHODS = (
+    "copy_h2d",
+    "copy_d2h",
+    "copy_d2d",
+    "clear",
+    "launch",
+    "capture",
+    "record",
+    "synchronize",
+)
 
 
 class SimEvent(FlagEvent):
@@ -104,6 +113,10 @@ class SimStream:
     def copy_d2h(self, dst: HostPtr, src: DevicePtr, size_bytes: int) -> None:
         """Enqueue a copy from device to host memory."""
         self._copy((dst, "host"), (src, "device"), size_bytes)
+
+    def copy_d2d(self, dst: DevicePtr, src: DevicePtr, size_bytes: int) -> None:
+        """Enqueue a copy within device memory."""
+        self._copy((dst, "device"), (src, "device"), size_bytes)
 
     def clear(self, dst: DevicePtr, size_bytes: int) -> None:
         """Enqueue zeros over device memory, as fast as a copy."""

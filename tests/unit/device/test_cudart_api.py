@@ -26,7 +26,13 @@ rt: Any = pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is 
 FOLDER = Path(headrace.device.__file__).parent
 SOURCE = "".join(
     (FOLDER / name).read_text("utf-8")
-    for name in ("cudart.py", "cudart_graph.py", "cudart_memory.py")
+    for name in (
+        "cudart.py",
+        "cudart_errors.py",
+        "cudart_graph.py",
+        "cudart_memory.py",
+        "cudart_shared.py",
+    )
 )
 
 
@@ -103,6 +109,7 @@ def test_statuses_are_compared_by_identity(device: CudartDevice) -> None:
         lambda device: device.open_event(),
         lambda device: device.alloc_host(10),
         lambda device: device.pin_host(4096, 4096),
+        lambda device: device.open_shared(bytes(64)),
         lambda device: device.alloc_device(10),
         lambda device: device.memory_info(),
         lambda device: device.bind_thread(),
@@ -126,6 +133,9 @@ def test_set_up_fails_with_the_drivers_answer(
         ("cudaHostAlloc", (10, "cudaHostAllocPortable")),
         ("cudaHostRegister", (4096, 4096, "cudaHostRegisterPortable")),
         ("cudaMalloc", (10,)),
+        ("cudaIpcOpenMemHandle", (rt.cudaIpcMemHandle_t(), "cudaIpcMemLazyEnablePeerAccess")),
+        ("cudaIpcCloseMemHandle", (4096,)),
+        ("cudaDeviceGetAttribute", (rt.cudaDeviceAttr.cudaDevAttrIpcEventSupport, 0)),
         ("cudaMemGetInfo", ()),
         ("cudaGetDeviceProperties", (0,)),
         ("cudaDeviceGetStreamPriorityRange", ()),
@@ -162,6 +172,7 @@ def test_the_hot_path_fails_with_the_drivers_answer(
             "copying 4 bytes to the device",
         ),
         (lambda: stream.copy_d2h(HostPtr(512), DevicePtr(1024), 4), "copying 4 bytes from the"),
+        (lambda: stream.copy_d2d(DevicePtr(512), DevicePtr(1024), 4), "copying 4 bytes within the"),
         (lambda: stream.clear(DevicePtr(512), 4), "clearing 4 bytes of the device"),
         (lambda: stream.record(event), "recording an event"),
         (event.is_done, "asking whether work is done"),
@@ -170,6 +181,7 @@ def test_the_hot_path_fails_with_the_drivers_answer(
         with pytest.raises(DeviceError, match=f"{doing}.*cudaErrorInsufficientDriver 35"):
             call()
     stream.copy_h2d(DevicePtr(0), HostPtr(0), 0)
+    stream.copy_d2d(DevicePtr(0), DevicePtr(0), 0)
     stream.clear(DevicePtr(0), 0)
 
 
