@@ -29,6 +29,8 @@ OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 class RegionFile:
     """One open file, shared by the regions that lie in it; closed with the last of them."""
 
+    is_on_device = False
+
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._num_holders = 1

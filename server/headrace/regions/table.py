@@ -6,26 +6,33 @@ Rules
 - All regions together, those that are on their way out included, stay within the quota.
 - A region whose memory nobody else has open any more is given up: at once when its file has no name
   either, else when it has not been used for the lease. Where the system cannot tell who has it open
-  (`RegionFile.is_shared`), the unnamed goes after the lease, the named when its room is needed.
-- Where a GPU copies regions itself, each is pinned when it is registered. That takes long, as does
-  the end of it: neither is done while requests wait for the lock, nor by whoever ends a request.
+  (`RegionMemory.is_shared`), the unnamed goes after the lease, the named when its room is needed.
+- Where a GPU copies regions itself, each is pinned when it is registered, or lies in its memory and
+  is opened. That takes long, as does the end of it: neither is done while requests wait for the
+  lock, nor by whoever ends a request.
+- Regions of files and of device memory have one space of names, and are listed and unregistered
+  apart. Who has device memory open cannot be told.
 - Any thread may call any method. No clock is read: `now` is in seconds, of any one clock.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from headrace.errors import DeviceError, ExistsError, NotFoundError, RequestError, TooLargeError
+from headrace.errors import (
+    ExistsError,
+    NotFoundError,
+    RequestError,
+    TooLargeError,
+    UnsupportedError,
+)
+from headrace.regions.device_memory import DeviceMemory
 from headrace.regions.file import RegionFile
+from headrace.regions.opening import Copier, open_shared, pin_file, take_file
 from headrace.regions.part import RegionPart
-from headrace.regions.pin import Pinner, RegionPin
 from headrace.regions.region import Region, shown
-
-log = logging.getLogger(__name__)
 
 MAX_NAME_CHARS = 256
 
@@ -46,18 +53,18 @@ class RegionTable:
         self,
         open_file: Callable[[str], RegionFile],
         quota: Quota,
-        pinner: Pinner | None = None,
+        device: Copier | None = None,
     ) -> None:
         """Start empty.
 
         Args:
             open_file: Opens what a key stands for, or raises a HeadraceError.
             quota: Of all regions.
-            pinner: The device that copies regions itself; None where the host does.
+            device: That which copies regions itself; None where the host does.
         """
         self._open_file = open_file
         self._quota = quota
-        self._pinner = pinner
+        self._device = device
         self._registering = threading.Lock()  # taken before the other: so no two names come at once
         self._lock = threading.Lock()
         self._unused: list[Region] = []  # gone, and still pinned
@@ -67,6 +74,11 @@ class RegionTable:
         self.num_read_bytes = 0
         self.num_written_bytes = 0
         self.num_direct_bytes = 0  # by the device alone, either way
+
+    @property
+    def takes_device_memory(self) -> bool:
+        """Whether regions can lie in memory of the device."""
+        return self._device is not None and self._device.opens_shared
 
     def register(self, name: str, key: str, offset: int, size_bytes: int, now: float) -> None:
         """Let requests name a piece of a shared memory object.
@@ -84,38 +96,58 @@ class RegionTable:
             TooLargeError: It is more than the quota leaves.
             UnavailableError: The process can open no more files.
         """
-        if not 0 < len(name) <= MAX_NAME_CHARS:
-            raise RequestError(f"the name of a region has 1 to {MAX_NAME_CHARS} characters")
-        if offset < 0 or size_bytes < 1:
-            raise RequestError(f"{shown(name)} must have 1 byte or more, from offset 0 or later on")
         with self._registering:
-            self._unpin()
+            self._check_room(name, offset, size_bytes, now)
             with self._lock:
-                if name in self._regions:
-                    raise ExistsError(f"{shown(name)} is registered already; unregister it first")
-                self._make_room(name, size_bytes, now)
-                file = self._opened(name, key, offset + size_bytes)
-            pin = self._pinned(name, file, offset, size_bytes)
-            with self._lock:
-                self._regions[name] = Region(name, file, offset, size_bytes, now, pin)
-                self.num_regions += 1
-                self.num_bytes += size_bytes
+                regions, end = self._regions.values(), offset + size_bytes
+                file = take_file(self._open_file(key), regions, name, end)
+            pin = pin_file(self._device, file, name, offset, size_bytes)
+            self._add(Region(name, file, offset, size_bytes, now, pin))
 
-    def unregister(self, name: str) -> None:
-        """Forget a region, "" for all of them; an unknown one is no error."""
-        with self._lock:
-            for region in [self._regions.get(name)] if name else list(self._regions.values()):
-                if region is not None:
-                    self._give_up(region)
+    def register_shared(self, name: str, handle: bytes, size_bytes: int, now: float) -> None:
+        """Let requests name the first bytes of device memory that another process shares.
 
-    def listed(self, name: str) -> list[Region]:
-        """Return the regions that requests can name, or one of them.
+        Args:
+            name: What they will call it.
+            handle: See `Device.open_shared`.
+            size_bytes: How many.
+            now: Seconds.
 
         Raises:
-            NotFoundError: There is none of this name.
+            UnsupportedError: The device opens no such memory.
+            RequestError: Name, handle or size are wrong.
+            ExistsError: The name is taken.
+            TooLargeError: It is more than the quota leaves.
+            DeviceError: The device has failed.
+        """
+        if self._device is None or not self._device.opens_shared:
+            raise UnsupportedError(
+                f"CUDA {shown(name)} cannot be registered: this server takes system shared memory "
+                "alone"
+            )
+        with self._registering:
+            self._check_room(name, 0, size_bytes, now)
+            buffer = open_shared(self._device, handle, name, size_bytes)
+            self._add(Region(name, DeviceMemory(), 0, size_bytes, now, buffer))
+
+    def unregister(self, name: str, *, on_device: bool = False) -> None:
+        """Forget a region of a kind, "" for all of that kind; an unknown one is no error."""
+        with self._lock:
+            for region in self._of_kind(name, on_device=on_device):
+                self._give_up(region)
+
+    def listed(self, name: str, *, on_device: bool = False) -> list[Region]:
+        """Return the regions of a kind that requests can name, or one of them.
+
+        Raises:
+            NotFoundError: There is none of this name and kind.
         """
         with self._lock:
-            return [self._find(name)] if name else list(self._regions.values())
+            found = self._of_kind(name, on_device=on_device)
+        if name and not found:
+            kind = "CUDA " if on_device else ""
+            raise NotFoundError(f"{kind}{shown(name)} is not registered")
+        return found
 
     def hold(self, parts: Iterable[RegionPart], now: float) -> list[Region]:
         """Take the region of each part into use, all or none.
@@ -154,13 +186,14 @@ class RegionTable:
         """Give up the regions that nobody shares any more; the lock is taken for each alone."""
         for region in list(self._regions.values()):
             with self._lock:
-                if not region.is_gone and self._is_forsaken(region, now):
+                if not region.is_gone and region.is_forsaken(now, self._quota.lease_s):
                     self._give_up(region)
         self._unpin()
 
     def close(self) -> None:
         """Forget every region; those in use go after their last use."""
-        self.unregister("")
+        for on_device in (False, True):
+            self.unregister("", on_device=on_device)
         self._unpin()
 
     def _find(self, name: str) -> Region:
@@ -178,32 +211,15 @@ class RegionTable:
             )
         return region
 
-    def _opened(self, name: str, key: str, end: int) -> RegionFile:
-        """Open a file, or use it that is open already: it would seem to be open elsewhere."""
-        file = self._open_file(key)
-        for region in self._regions.values():
-            if region.file.identity == file.identity:
-                file.close()
-                file = region.file.share()
-                break
-        if end > file.size_bytes:
-            file.close()
-            raise RequestError(
-                f"{shown(name)} would end at byte {end}, behind the end of its shared memory"
-            )
-        return file
+    def _of_kind(self, name: str, *, on_device: bool) -> list[Region]:
+        named = [self._regions.get(name)] if name else list(self._regions.values())
+        return [each for each in named if each is not None and each.is_on_device == on_device]
 
-    def _pinned(
-        self, name: str, file: RegionFile, offset: int, size_bytes: int
-    ) -> RegionPin | None:
-        """Pin a region; where that fails, the host copies."""
-        if self._pinner is None:
-            return None
-        try:
-            return RegionPin(self._pinner, file.fd, offset, size_bytes)
-        except DeviceError as error:
-            log.warning("%s is copied by the host: %s", shown(name), error)
-            return None
+    def _add(self, region: Region) -> None:
+        with self._lock:
+            self._regions[region.name] = region
+            self.num_regions += 1
+            self.num_bytes += region.size_bytes
 
     def _unpin(self) -> None:
         """Let go of the memory of regions that are gone."""
@@ -216,13 +232,23 @@ class RegionTable:
             for region in unused:
                 self._forget(region)
 
-    def _make_room(self, name: str, size_bytes: int, now: float) -> None:
-        if self._fits(size_bytes):
-            return
-        idle = [r for r in self._regions.values() if not r.num_uses]
-        for region in sorted(idle, key=lambda each: each.alive_at):
-            if self._is_forsaken(region, now) or self._is_doubtful(region, now):
-                self._give_up(region)
+    def _check_room(self, name: str, offset: int, size_bytes: int, now: float) -> None:
+        """Hold that a region may come, and give up others for it that nobody needs.
+
+        What is held until it returns is `_registering`, so that no other comes meanwhile.
+        """
+        if not 0 < len(name) <= MAX_NAME_CHARS:
+            raise RequestError(f"the name of a region has 1 to {MAX_NAME_CHARS} characters")
+        if offset < 0 or size_bytes < 1:
+            raise RequestError(f"{shown(name)} must have 1 byte or more, from offset 0 or later on")
+        self._unpin()
+        with self._lock:
+            if name in self._regions:
+                raise ExistsError(f"{shown(name)} is registered already; unregister it first")
+            if self._fits(size_bytes):
+                return
+            self._make_room(now)
+        self._unpin()
         if not self._fits(size_bytes):
             quota = self._quota
             raise TooLargeError(
@@ -232,24 +258,18 @@ class RegionTable:
                 "more (--client-shm-max-regions, --client-shm-max-bytes)"
             )
 
+    def _make_room(self, now: float) -> None:
+        lease_s = self._quota.lease_s
+        idle = [r for r in self._regions.values() if not r.num_uses]
+        for region in sorted(idle, key=lambda each: each.alive_at):
+            if region.is_forsaken(now, lease_s) or region.is_doubtful(now, lease_s):
+                self._give_up(region)
+
     def _fits(self, size_bytes: int) -> bool:
         quota = self._quota
         return (
             self.num_regions < quota.max_regions and self.num_bytes + size_bytes <= quota.max_bytes
         )
-
-    def _is_forsaken(self, region: Region, now: float) -> bool:
-        is_shared = region.file.is_shared
-        if region.num_uses or is_shared:
-            region.alive_at = now
-            return False
-        if is_shared is False and region.file.is_unlinked:
-            return True
-        has_lease = now - region.alive_at < self._quota.lease_s
-        return not has_lease and (is_shared is False or region.file.is_unlinked)
-
-    def _is_doubtful(self, region: Region, now: float) -> bool:
-        return now - region.alive_at >= self._quota.lease_s and region.file.is_shared is None
 
     def _give_up(self, region: Region) -> None:
         del self._regions[region.name]
@@ -264,6 +284,6 @@ class RegionTable:
             self._unused.append(region)
 
     def _forget(self, region: Region) -> None:
-        region.file.close()
+        region.memory.close()
         self.num_regions -= 1
         self.num_bytes -= region.size_bytes

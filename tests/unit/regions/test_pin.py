@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.device.base import DevicePtr, HostPtr, PinnedRange
+from headrace.device.base import DevicePtr, HostPtr, PinnedRange, SharedBuffer
 from headrace.device.sim import SimDevice
 from headrace.errors import DeviceError, TooLargeError
 from headrace.regions.part import RegionPart
@@ -40,7 +40,7 @@ def table_of(files: SharedFiles, device: SimDevice, **quota: float) -> RegionTab
 
 def copied(device: SimDevice, region: Region, size: int) -> bytes:
     """The first bytes of a region, by way of the device."""
-    assert region.pin is not None
+    assert isinstance(region.pin, RegionPin)
     memory, back = device.alloc_device(size), device.alloc_host(size)
     stream = device.open_stream()
     stream.copy_h2d(memory.ptr, region.pin.ptr, size)
@@ -77,8 +77,8 @@ def test_a_mapping_of_our_own_is_nobody_elses(files: SharedFiles, device: SimDev
     table.register("a", "m", 0, SIZE, 0)
     table.register("b", "m", 0, SIZE, 0)
     (a, b) = table.listed("")
-    assert a.file is b.file
-    assert a.file.is_shared is False
+    assert a.memory is b.memory
+    assert a.memory.is_shared is False
     table.sweep(10)
     assert (table.num_regions, device.leaks()) == (0, [])
     assert not any(is_open(file) for file in files.opened)
@@ -108,8 +108,13 @@ def test_it_is_unpinned_after_its_last_use_and_not_by_whoever_ends_it(
 class Unwilling:
     """A device that pins nothing."""
 
+    opens_shared = False
+
     def pin_host(self, address: int, size_bytes: int) -> PinnedRange:
         raise DeviceError(f"{size_bytes} bytes at {address:#x}")
+
+    def open_shared(self, handle: bytes) -> SharedBuffer:
+        raise AssertionError("nobody may ask")
 
 
 def test_what_cannot_be_pinned_is_copied_by_the_host(files: SharedFiles) -> None:
