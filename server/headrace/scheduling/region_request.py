@@ -4,8 +4,8 @@ Rules
 - Its regions are in use from the moment it is made until it has ended, or was never accepted.
 - Inputs go from the region into the block in one copy, when the block is leased; outputs from the
   block into the region in one copy, when the work is done and before the reply leaves.
-- Large ones in regions that are pinned go past the block: the device copies them by work that the
-  lane's event covers, so that a region is in use for as long.
+- Large ones in regions that are pinned, and all in memory of the device, go past the block: the
+  device copies them by work that the lane's event covers, so that a region is in use for as long.
 - A caller that has left gets nothing written any more, but by what the device does already.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headrace.device.base import HostPtr
 from headrace.engines.base import Layout
 from headrace.errors import RequestError
 from headrace.regions.part import RegionPart
@@ -22,7 +21,7 @@ from headrace.regions.region import Region, shown
 from headrace.regions.table import RegionTable
 from headrace.scheduling.line import Line
 from headrace.scheduling.request import Buffer, Request
-from headrace.slots.batch import Direct, Output
+from headrace.slots.batch import ClientPtr, Direct, Output
 from headrace.slots.blocks import Block
 from headrace.slots.gather import GATHER_BELOW_BYTES
 
@@ -75,6 +74,8 @@ class RegionRequest(Request):
         self._wanted = wanted
         self._num_read_bytes = self._num_written_bytes = self._num_direct_bytes = 0
         self._held = table.hold((*parts, *wanted.values()), parsed_at)
+        if layout.output_shapes is None:
+            self._refuse_what_the_host_writes()
 
     def stage(self, block: Block) -> None:
         """Make the one host copy into the block: from the message, or from the regions.
@@ -83,7 +84,7 @@ class RegionRequest(Request):
             RequestError: A region's memory has become shorter.
         """
         view, regions = block.view, iter(self._held)
-        inputs: dict[int, HostPtr] = {}
+        inputs: dict[int, ClientPtr] = {}
         sources: Sequence[Buffer | RegionPart] = self.tensors
         offsets = self.layout.input_offsets
         for place, (offset, source) in enumerate(zip(offsets, sources, strict=True)):
@@ -147,9 +148,20 @@ class RegionRequest(Request):
                 num_direct_bytes=self._num_direct_bytes,
             )
 
-    def _go_directly(self, inputs: Mapping[int, HostPtr]) -> None:
+    def _refuse_what_the_host_writes(self) -> None:
+        """Hold that no output is wanted in device memory: only the run tells their sizes."""
+        for region, _, part in self._targets():
+            if region.is_on_device:
+                self.let_go()
+                raise RequestError(
+                    f"an output is wanted in {shown(part.name)}, which lies in a GPU's memory, but "
+                    "this model's outputs have sizes that only the run tells, or come from several "
+                    "models: ask for it in the message, or in system shared memory"
+                )
+
+    def _go_directly(self, inputs: Mapping[int, ClientPtr]) -> None:
         """Note what the device copies itself: these inputs, and outputs of a size that is known."""
-        outputs: dict[int, HostPtr] = {}
+        outputs: dict[int, ClientPtr] = {}
         if self.layout.output_shapes is not None:
             for region, place, part in self._targets():
                 ptr = _direct_ptr(region, part.offset, self.layout.output_sizes[place])
@@ -159,7 +171,7 @@ class RegionRequest(Request):
             self.direct = Direct(inputs, outputs)
 
     def _write(self, outputs: Sequence[Output]) -> None:
-        direct: Mapping[int, HostPtr] = {} if self.direct is None else self.direct.outputs
+        direct: Mapping[int, ClientPtr] = {} if self.direct is None else self.direct.outputs
         for region, place, part in self._targets():
             data = outputs[place][1]
             _check_room(part, len(data))
@@ -177,16 +189,17 @@ class RegionRequest(Request):
             yield region, place, part
 
 
-def _direct_ptr(region: Region, offset: int, size_bytes: int) -> HostPtr | None:
+def _direct_ptr(region: Region, offset: int, size_bytes: int) -> ClientPtr | None:
     """Return where the device copies these bytes itself, None where the host does.
 
     Raises:
         RequestError: The region's memory has become shorter.
     """
-    if region.pin is None or size_bytes < GATHER_BELOW_BYTES:
+    is_on_device = region.is_on_device
+    if region.pin is None or (size_bytes < GATHER_BELOW_BYTES and not is_on_device):
         return None
     region.check(offset + size_bytes)
-    return HostPtr(region.pin.ptr + offset)
+    return ClientPtr(region.pin.ptr + offset, is_on_device)
 
 
 def _check_room(part: RegionPart, size_bytes: int) -> None:

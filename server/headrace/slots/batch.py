@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from headrace.device.base import HostPtr
 from headrace.engines.base import Layout, Shape
 from headrace.slots.blocks import Block
 
@@ -57,11 +56,18 @@ class Placed(Timing):
         return placed
 
 
+class ClientPtr(NamedTuple):
+    """Where a tensor lies, or is wanted, in memory of the client that the device copies itself."""
+
+    ptr: int
+    is_on_device: bool  # else on the host, and pinned
+
+
 class Direct(NamedTuple):
     """Tensors that the device copies from and to memory of the client, by their place."""
 
-    inputs: Mapping[int, HostPtr]
-    outputs: Mapping[int, HostPtr]
+    inputs: Mapping[int, ClientPtr]
+    outputs: Mapping[int, ClientPtr]
 
 
 class Staged(Protocol):

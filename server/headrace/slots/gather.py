@@ -141,10 +141,14 @@ def _copy_each_in(stream: Stream, base: DevicePtr, batch: Batch[Any]) -> None:
         for request in batch.requests:
             own = request.layout
             size = own.input_sizes[place]
-            source = request.block.ptr + own.input_offsets[place]
-            if request.direct is not None:
-                source = request.direct.inputs.get(place, source)
-            stream.copy_h2d(DevicePtr(at), HostPtr(source), size)
+            client = None if request.direct is None else request.direct.inputs.get(place)
+            if client is None:
+                source = request.block.ptr + own.input_offsets[place]
+                stream.copy_h2d(DevicePtr(at), HostPtr(source), size)
+            elif client.is_on_device:
+                stream.copy_d2d(DevicePtr(at), DevicePtr(client.ptr), size)
+            else:
+                stream.copy_h2d(DevicePtr(at), HostPtr(client.ptr), size)
             at += size
         stream.clear(DevicePtr(at), end - at)
 
@@ -155,8 +159,12 @@ def _copy_each_out(stream: Stream, base: DevicePtr, batch: Batch[Any]) -> None:
         for request in batch.requests:
             own = request.layout
             size = own.output_sizes[place]
-            to = request.block.ptr + own.output_offsets[place]
-            if request.direct is not None:
-                to = request.direct.outputs.get(place, to)
-            stream.copy_d2h(HostPtr(to), DevicePtr(at), size)
+            client = None if request.direct is None else request.direct.outputs.get(place)
+            if client is None:
+                to = request.block.ptr + own.output_offsets[place]
+                stream.copy_d2h(HostPtr(to), DevicePtr(at), size)
+            elif client.is_on_device:
+                stream.copy_d2d(DevicePtr(client.ptr), DevicePtr(at), size)
+            else:
+                stream.copy_d2h(HostPtr(client.ptr), DevicePtr(at), size)
             at += size
