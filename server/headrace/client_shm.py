@@ -19,7 +19,7 @@ from headrace.metrics import Metrics
 from headrace.regions.file import RegionFile, open_file
 from headrace.regions.key import file_name
 from headrace.regions.table import Quota, RegionTable
-from headrace.rpc.shared_memory import EXTENSION, SharedMemoryService
+from headrace.rpc.shared_memory import CUDA_EXTENSION, EXTENSION, SharedMemoryService
 
 log = logging.getLogger(__name__)
 
@@ -43,17 +43,18 @@ class ClientShm:
         *,
         clock: Callable[[], float],
     ) -> None:
-        """Prepare; `device` copies large tensors itself where it has memory of its own."""
+        """Prepare; `device` copies regions itself where it has memory of its own."""
         self.table: RegionTable | None = None
         self._clock = clock
+        self._device_index = device.index
         self._lease_s = config.client_shm_lease_s
         self._watching: asyncio.Task[None] | None = None
         if config.allow_client_shm:
             uids = frozenset(config.client_shm_uid or (os.geteuid(),))
             prefixes = config.client_shm_key_prefix
             quota = Quota(config.client_shm_max_regions, config.client_shm_max_bytes, self._lease_s)
-            pinner = None if device.is_unified else device
-            self.table = RegionTable(partial(_open, prefixes, uids), quota, pinner)
+            copier = None if device.is_unified else device
+            self.table = RegionTable(partial(_open, prefixes, uids), quota, copier)
             _observe(metrics, self.table)
 
     @property
@@ -61,12 +62,17 @@ class ClientShm:
         """The RPCs that are offered because of it, by name."""
         if self.table is None:
             return {}
-        return SharedMemoryService(self.table, clock=self._clock).methods
+        service = SharedMemoryService(
+            self.table, clock=self._clock, device_index=self._device_index
+        )
+        return service.methods
 
     @property
     def extensions(self) -> tuple[str, ...]:
         """What the server's metadata say of it."""
-        return () if self.table is None else (EXTENSION,)
+        if self.table is None:
+            return ()
+        return (EXTENSION, CUDA_EXTENSION) if self.table.takes_device_memory else (EXTENSION,)
 
     def begin(self) -> None:
         """Begin to look for clients that are gone; on the event loop."""

@@ -232,6 +232,22 @@ def test_unregistered_and_replaced_in_flight(
         assert seen["headrace_regions"] == 1, "the two that were in use are gone"
 
 
+def test_memory_of_a_gpu_where_there_is_none(client: RpcClient) -> None:
+    """Refused as what is not offered, and not promised; to list and forget it goes well."""
+    fields = {"name": "c", "raw_handle": bytes(64), "device_id": 0, "byte_size": 64}
+    code, text = refusal(client, "CudaSharedMemoryRegister", **fields)
+    assert (code, "system shared memory alone" in text) == (Code.UNIMPLEMENTED, True)
+    assert not client.ask("CudaSharedMemoryStatus").regions
+    code, _ = refusal(client, "CudaSharedMemoryStatus", name="c")
+    assert code is Code.NOT_FOUND
+    client.ask("CudaSharedMemoryUnregister", name="c")
+    extensions = client.ask("ServerMetadata").extensions
+    assert ("system_shared_memory" in extensions, "cuda_shared_memory" in extensions) == (
+        True,
+        False,
+    )
+
+
 def test_an_owner_that_dies(client: RpcClient, server: Server, memory: Memory) -> None:
     """Its regions stay while it lives, used or not, and go when it was killed."""
     paths = [FOLDER / f"{memory.key}_{name}" for name in ("named", "loose")]

@@ -18,9 +18,9 @@ class SharedMemorySettings:
 
     allow_client_shm: bool = option(
         False,
-        "Let clients on this machine keep tensors in system shared memory instead of sending them. "
-        "Whoever may call can then have the server read and write such memory of its own user: "
-        "only for clients that you trust with it.",
+        "Let clients on this machine keep tensors in system shared memory, or in memory of the "
+        "GPU, instead of sending them. Whoever may call can then have the server read and write "
+        "such memory of its own user: only for clients that you trust with it.",
     )
     client_shm_key_prefix: tuple[str, ...] = option(
         (),

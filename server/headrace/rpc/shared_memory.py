@@ -3,8 +3,8 @@
 Rules
 - Everybody who may call may unregister every region, as in Triton: load generators begin with
   forgetting all of them. Regions in use are let go of after their last use.
-- Nothing that is sent, and no line of the log, holds a key.
-- CUDA's memory is not offered: registering it is refused, its list is empty.
+- Nothing that is sent, and no line of the log, holds a key or a handle.
+- Where the device opens no memory of others, CUDA's is refused and its list is empty.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headrace.errors import NotFoundError, UnsupportedError
+from headrace.errors import RequestError
 from headrace.regions.region import shown
 from headrace.regions.table import RegionTable
 from headrace_proto.v1 import inference_pb2 as pb
@@ -22,14 +22,19 @@ from headrace_proto.v1 import inference_pb2 as pb
 log = logging.getLogger(__name__)
 
 EXTENSION: Final = "system_shared_memory"
+CUDA_EXTENSION: Final = "cuda_shared_memory"
 
 
 class SharedMemoryService:
     """Answers for one table of regions; its methods are for the event loop."""
 
-    def __init__(self, table: RegionTable, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, table: RegionTable, *, clock: Callable[[], float], device_index: int = 0
+    ) -> None:
+        """Prepare; `device_index` is CUDA's number of the GPU that the server uses."""
         self._table = table
         self._clock = clock
+        self._device_index = device_index
 
     @property
     def methods(self) -> Mapping[str, Callable[[Any], Any]]:
@@ -40,6 +45,7 @@ class SharedMemoryService:
             "SystemSharedMemoryUnregister": self.unregister,
             "CudaSharedMemoryRegister": self.register_cuda,
             "CudaSharedMemoryStatus": self.cuda_status,
+            "CudaSharedMemoryUnregister": self.unregister_cuda,
         }
 
     async def register(
@@ -69,21 +75,36 @@ class SharedMemoryService:
         self._table.unregister(request.name)
         return pb.SystemSharedMemoryUnregisterResponse()
 
-    def register_cuda(
-        self,
-        request: pb.CudaSharedMemoryRegisterRequest,
+    async def register_cuda(
+        self, request: pb.CudaSharedMemoryRegisterRequest
     ) -> pb.CudaSharedMemoryRegisterResponse:
-        """Refuse."""
-        raise UnsupportedError(
-            f"CUDA {shown(request.name)} cannot be registered: this server takes system shared "
-            "memory alone"
-        )
+        """Let requests name memory of the GPU; on a thread, since opening it takes long."""
+        index = self._device_index
+        if self._table.takes_device_memory and request.device_id != index:
+            raise RequestError(
+                f"CUDA {shown(request.name)} is said to be of device {request.device_id}; this "
+                f"server serves GPU {index}, as CUDA counts them for it: register memory of that "
+                f"one, with device_id {index}"
+            )
+        fields = (request.name, request.raw_handle, request.byte_size)
+        await asyncio.to_thread(self._table.register_shared, *fields, self._clock())
+        log.info("CUDA %s has %d bytes", shown(request.name), request.byte_size)
+        return pb.CudaSharedMemoryRegisterResponse()
 
     def cuda_status(
-        self,
-        request: pb.CudaSharedMemoryStatusRequest,
+        self, request: pb.CudaSharedMemoryStatusRequest
     ) -> pb.CudaSharedMemoryStatusResponse:
-        """List nothing; what is asked for by its name is not there."""
-        if request.name:
-            raise NotFoundError(f"CUDA {shown(request.name)} is not registered")
-        return pb.CudaSharedMemoryStatusResponse()
+        """List the regions of the GPU's memory, or one of them."""
+        status, index = pb.CudaSharedMemoryStatusResponse.RegionStatus, self._device_index
+        regions = {
+            region.name: status(name=region.name, device_id=index, byte_size=region.size_bytes)
+            for region in self._table.listed(request.name, on_device=True)
+        }
+        return pb.CudaSharedMemoryStatusResponse(regions=regions)
+
+    def unregister_cuda(
+        self, request: pb.CudaSharedMemoryUnregisterRequest
+    ) -> pb.CudaSharedMemoryUnregisterResponse:
+        """Forget a region of the GPU's memory, or all of them; an unknown one is no error."""
+        self._table.unregister(request.name, on_device=True)
+        return pb.CudaSharedMemoryUnregisterResponse()
