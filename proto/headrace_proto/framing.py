@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from headrace_proto.datatypes import TensorError
 
@@ -38,15 +38,19 @@ def decode_bytes(buffer: Buffer, num_elements: int) -> list[bytes]:
     Raises:
         TensorError: As `check_bytes`.
     """
-    check_bytes(buffer, num_elements)
     data = bytes(buffer)  # slices of bytes are much cheaper than those of a view
     length_at = _LENGTH.unpack_from
     elements = []
     at = 0
-    for _ in range(num_elements):
-        start = at + 4
-        at = start + length_at(data, at)[0]
-        elements.append(data[start:at])
+    try:
+        for _ in range(num_elements):
+            start = at + 4
+            at = start + length_at(data, at)[0]
+            elements.append(data[start:at])  # shorter where it is cut off: then `at` lies beyond
+    except struct.error:
+        raise _misfit(data, num_elements) from None
+    if at != len(data):
+        raise _misfit(data, num_elements)
     return elements
 
 
@@ -56,16 +60,32 @@ def encode_bytes(elements: Iterable[bytes | str]) -> bytes:
     Raises:
         TensorError: An element is neither bytes nor text.
     """
-    pieces: list[bytes] = []
-    for number, element in enumerate(elements):
-        if isinstance(element, str):
-            data = _encode_text(element, number)
-        elif isinstance(element, bytes):
-            data = element
-        else:
-            raise TensorError(f"element {number} is {type(element).__name__}, not bytes or str")
-        pieces += (_LENGTH.pack(len(data)), data)
+    encoded = _encoded(list(elements))
+    pieces = [b""] * (2 * len(encoded))
+    pieces[::2] = map(_LENGTH.pack, map(len, encoded))  # a third of what a loop costs
+    pieces[1::2] = encoded
     return b"".join(pieces)
+
+
+def _encoded(elements: list[bytes | str]) -> list[bytes]:
+    """Give every element as bytes; nearly always all are of one type."""
+    kinds = set(map(type, elements))
+    if kinds <= {bytes}:
+        return cast("list[bytes]", elements)
+    if kinds == {str}:
+        try:
+            return list(map(str.encode, cast("list[str]", elements)))
+        except UnicodeEncodeError:
+            pass  # one by one, to say which
+    return [_encode(element, number) for number, element in enumerate(elements)]
+
+
+def _encode(element: bytes | str, number: int) -> bytes:
+    if isinstance(element, str):
+        return _encode_text(element, number)
+    if isinstance(element, bytes):
+        return element
+    raise TensorError(f"element {number} is {type(element).__name__}, not bytes or str")
 
 
 def _encode_text(text: str, number: int) -> bytes:

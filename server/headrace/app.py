@@ -230,7 +230,9 @@ def _make_infer(
     return InferService(
         catalog,
         link,
-        Limits(config.max_tensors, config.max_elements, config.max_response_bytes),
+        Limits(
+            config.max_tensors, config.max_elements, config.max_response_bytes, config.max_strings
+        ),
         clock=clock,
         max_request_bytes=config.max_request_bytes,
         overload=OVERLOAD_STATUS[config.overload_status],

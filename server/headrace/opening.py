@@ -24,7 +24,7 @@ from headrace.slots.lane import Lane
 from headrace.slots.pool import SlotPool
 from headrace.slots.slot import NUM_LANES, Slot
 from headrace.slots.warmup import capture_graphs, warm_up
-from headrace.trials import Trials, plan_trials, shape_tensors
+from headrace.trials import Trials, has_strings, plan_trials, shape_tensors
 from headrace.warm_batches import WarmBatches, batching_of
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
@@ -113,7 +113,8 @@ class SlotOpener:
         """Open the slots and run each, so that the first request finds them warm.
 
         A model on the CPU that runs shorter than a hand-over to a thread gets one slot that runs it
-        on the stepping thread instead: there the hand-over would cost more than the model.
+        on the stepping thread instead: there the hand-over would cost more than the model. Not one
+        of strings: what a request of many takes would keep all others waiting.
 
         Args:
             engine: Closed by the caller.
@@ -126,7 +127,7 @@ class SlotOpener:
         """
         trials = plan_trials(engine, spec, config, self._device, self._blocks)
         batches = WarmBatches(spec.name, trials.batches, self._blocks, clock=self._clock)
-        if isinstance(self._device, HostDevice):
+        if isinstance(self._device, HostDevice) and not has_strings(engine):
             inline = self._open_inline(
                 self._device, engine, spec, trials, batches, is_asked=is_batching_asked
             )

@@ -124,6 +124,12 @@ def plan_trials(
     )
 
 
+def has_strings(engine: Engine) -> bool:
+    """Say whether there are BYTES: each element takes its time, and zeros are few empty ones."""
+    signature = engine.signature
+    return any(each.datatype == "BYTES" for each in (*signature.inputs, *signature.outputs))
+
+
 def shape_tensors(engine: Engine) -> tuple[int, ...]:
     """Return the places of shape tensors among the inputs."""
     inputs = enumerate(engine.signature.inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import onnxruntime
 
 from headrace.device.host import HostDevice
-from headrace.engines.base import Binding, Layout
+from headrace.engines.base import Binding, Layout, Shape
 from headrace.engines.layout import num_elements, plan_layout
 from headrace.engines.ort import OrtContext, OrtEngine, OrtOptions
 from headrace_proto.datatypes import DATATYPES
@@ -70,22 +71,29 @@ class OrtRig:
 
     def layout(self, *inputs: Array) -> Layout:
         """The layout of a call with these inputs."""
-        shapes = [array.shape for array in inputs]
+        return self._layout([array.shape for array in inputs], list(map(raw_of, inputs)))
+
+    def _layout(self, shapes: Sequence[Shape], raws: Sequence[bytes]) -> Layout:
         outputs = self.engine.output_shapes(shapes)
         specs = self.engine.signature.outputs
         sizes = [
             num_elements(shape) * DATATYPES[spec.datatype].itemsize_bytes
             for spec, shape in zip(specs, outputs or (), strict=outputs is not None)
         ]
-        return plan_layout(shapes, [len(raw_of(array)) for array in inputs], outputs, sizes)
+        return plan_layout(shapes, list(map(len, raws)), outputs, sizes)
 
     def run(self, *inputs: Array, context: OrtContext | None = None) -> list[Array]:
         """Run once, on a fresh block; arrays of the outputs."""
-        layout = self.layout(*inputs)
+        return self.run_raw([array.shape for array in inputs], list(map(raw_of, inputs)), context)
+
+    def run_raw(
+        self, shapes: Sequence[Shape], raws: Sequence[bytes], context: OrtContext | None = None
+    ) -> list[Array]:
+        """Run on tensors of these shapes and bytes, whether they fit or not."""
+        layout = self._layout(shapes, raws)
         block = self.device.alloc_host(max(layout.size_bytes, 1))
         block.view[:] = bytes([STALE]) * len(block.view)
-        for offset, array in zip(layout.input_offsets, inputs, strict=True):
-            raw = raw_of(array)
+        for offset, raw in zip(layout.input_offsets, raws, strict=True):
             block.view[offset : offset + len(raw)] = raw
         context = context or self.context
         binding = context.bind(

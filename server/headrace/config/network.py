@@ -171,6 +171,13 @@ class LimitSettings:
     max_elements: int = option(
         2**28, "Elements that one tensor of a request may have.", low=1, high=2**40
     )
+    max_strings: int = option(
+        2**17,
+        "Elements of BYTES tensors (strings) that one request may carry. Each takes about a "
+        "microsecond of the CPU, and part of it keeps all other requests waiting.",
+        low=1,
+        high=2**31,
+    )
     max_bytes_in_flight: int = option(
         1024 * MIB, "Bytes of all requests that are being served, together.", low=1024, high=2**50
     )

@@ -17,7 +17,7 @@ from headrace.engines.base import Binding, Shape, Signature, TensorSpec
 from headrace.engines.layout import num_elements
 from headrace.errors import RequestError
 from headrace_proto.datatypes import DATATYPES
-from headrace_proto.tensors import decode_bytes, encode_bytes
+from headrace_proto.tensors import TensorError, decode_bytes, encode_bytes
 
 # onnx.TensorProto.DataType, by our names (https://onnx.ai/onnx/repo-docs/IR.html).
 ELEMENT_TYPES = {
@@ -105,9 +105,11 @@ def _array(spec: TensorSpec, shape: Shape, ptr: int, size_bytes: int) -> npt.NDA
     """View (or, for BYTES, decode) a tensor that lies at `ptr`, in C order."""
     memory = memoryview((ctypes.c_ubyte * size_bytes).from_address(ptr)).cast("B")
     if spec.datatype == "BYTES":
-        elements = decode_bytes(memory, num_elements(shape))
         try:
+            elements = decode_bytes(memory, num_elements(shape))
             texts = [element.decode() for element in elements]
+        except TensorError as error:
+            raise RequestError(f"input '{spec.name}': {error}") from error
         except UnicodeDecodeError as error:
             raise RequestError(
                 f"input '{spec.name}' has an element that is not UTF-8 ({error.reason} at its byte "

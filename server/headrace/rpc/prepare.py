@@ -28,6 +28,7 @@ from headrace.rpc.tensors import (
     Tensor,
     check_shapes,
     check_sizes,
+    check_strings,
     expected_sizes,
     here,
     match_inputs,
@@ -50,6 +51,7 @@ class Limits:
     max_tensors: int = 256
     max_elements: int = 1 << 31
     max_response_bytes: int = (1 << 31) - 1
+    max_strings: int = 1 << 17
 
 
 @dataclass(slots=True, eq=False)
@@ -158,6 +160,7 @@ class Preparer:
         regions = regions_of(self._regions, request, served, self._max_early_bytes)
         order = match_inputs(request, served)
         shapes, rows = check_shapes(request, served, order, self._limits.max_elements)
+        check_strings(served, shapes, self._limits.max_strings)
         outputs = _wanted_outputs(request, served)
         classes = _wanted_classes(request, served)
         form = (shapes, outputs, sorted(classes.items())) if regions is None else None

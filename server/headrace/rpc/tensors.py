@@ -11,12 +11,12 @@ from headrace.escape import cited
 from headrace.link.base import Served
 from headrace.regions.part import RegionPart
 from headrace_proto.datatypes import DATATYPES
-from headrace_proto.tensors import TensorError, check_bytes, contents_to_raw
+from headrace_proto.tensors import TensorError, contents_to_raw
 from headrace_proto.v1 import inference_pb2 as pb
 
 Buffer = bytes | memoryview
 Tensor = Buffer | RegionPart
-VARIABLE = -1  # the size of a BYTES tensor: it depends on its elements
+VARIABLE = -1  # the size of a BYTES tensor: its elements tell, and who reads them counts them
 
 InputTensor = pb.ModelInferRequest.InferInputTensor
 
@@ -74,12 +74,29 @@ def check_shapes(
         if num_elements(shape) > max_elements:
             raise RequestError(
                 f"input '{want.name}' for model '{spec.name}' has {num_elements(shape)} elements; "
-                f"this server takes at most {max_elements} a tensor"
+                f"this server takes at most {max_elements} a tensor; the operator can raise "
+                "--max-elements"
             )
         if spec.max_batch_size > 0 and not want.is_shape_tensor:
             rows = _check_rows(rows, shape[0], want, served)
         shapes.append(shape)
     return tuple(shapes), 1 if rows is None else rows
+
+
+def check_strings(served: Served, shapes: Sequence[Shape], most: int) -> None:
+    """Count the BYTES elements of a request: each costs its share, however short it is.
+
+    Raises:
+        RequestError: There are more than `most`.
+    """
+    pairs = zip(served.spec.inputs, shapes, strict=True)
+    count = sum(num_elements(shape) for spec, shape in pairs if spec.datatype == "BYTES")
+    if count > most:
+        raise RequestError(
+            f"the request has {count} BYTES elements for model '{served.spec.name}'; this server "
+            f"takes at most {most} a request: send them in several, or ask the operator to raise "
+            "--max-strings"
+        )
 
 
 def raw_tensors(
@@ -120,20 +137,16 @@ def check_sizes(
 ) -> None:
     """Hold the bytes that came against the shapes.
 
+    Elements of BYTES are for the engine to look at: it reads each on the slot's thread, and here
+    all others would wait meanwhile.
+
     Raises:
         RequestError: Names the input, the bytes that came and those expected.
     """
     for spec, shape, size, tensor in zip(
         served.spec.inputs, shapes, expected, tensors, strict=True
     ):
-        if size == VARIABLE:
-            try:
-                check_bytes(memoryview(here(tensor)), num_elements(shape))
-            except TensorError as error:
-                raise RequestError(
-                    f"input '{spec.name}' for model '{served.spec.name}': {error}"
-                ) from error
-        elif len(tensor) != size:
+        if size not in (VARIABLE, len(tensor)):
             raise RequestError(
                 f"input byte size mismatch for input '{spec.name}' for model "
                 f"'{served.spec.name}'. Expected {size} for shape {list(shape)} of "

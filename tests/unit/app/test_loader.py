@@ -17,7 +17,7 @@ from headrace.errors import ConfigError, EngineError, NotFoundError, Unavailable
 from headrace.loader import Loader, LoadOptions
 from helpers import onnx_models
 from helpers.loading import Loading
-from helpers.onnx_models import SLOW_CONFIG, save
+from helpers.onnx_models import SLOW_CONFIG, STRING, model, port, save
 
 
 @pytest.fixture
@@ -143,6 +143,15 @@ def test_a_short_model_runs_inline_and_a_slow_one_in_its_slots(loading: Loading)
     slow = loading.catalog.find("slow", "").line.pool.slots
     assert (short.is_inline, len(short.lanes)) == (True, 1)
     assert [(slot.is_inline, len(slot.lanes)) for slot in slow] == [(False, 2)] * 3
+
+
+def test_a_model_of_strings_never_runs_inline(loading: Loading) -> None:
+    """However short it is on the few and empty ones of the warm-up."""
+    x, y = (port(name, STRING, [1, 1]) for name in "xy")
+    built = model([helper.make_node("Identity", ["x"], ["y"])], [x], [y])
+    save(built, loading.folder / "m/1/model.onnx")
+    assert loading.load() == 0
+    assert not loading.catalog.find("m", "").line.pool.is_inline
 
 
 def test_the_operator_s_number_of_slots_is_the_default(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -10,6 +11,8 @@ from threading import Barrier
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from headrace.engines.base import TensorSpec
@@ -17,7 +20,7 @@ from headrace.engines.ort import OrtOptions, open_signature
 from headrace.errors import ConfigError, EngineError, RequestError
 from helpers import onnx_models
 from helpers.onnx_models import FLOAT, INT64, STRING, model, number, port, save
-from helpers.ort_rig import Array, OrtRig, direct
+from helpers.ort_rig import Array, OrtRig, direct, raw_of
 from load.models import CATALOGUE, DTYPES, random_array
 
 ODD_FLOATS = [0.0, -0.0, 1e-45, 65504.0, np.inf, -np.inf, np.nan, -np.nan]
@@ -230,6 +233,28 @@ def test_bytes_that_are_no_text_are_the_caller_s_fault(tmp_path: Path) -> None:
         with pytest.raises(RequestError, match=r"input 'x' .* not UTF-8 .* byte 2"):
             rig.run(np.array([[b"ok\xff"]], object))
         assert rig.run(np.array([[b"ok"]], object))[0].tolist() == [[b"ok"]]
+
+
+@pytest.fixture(scope="module")
+def strings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OrtRig]:
+    """An identity of strings."""
+    path = saved(CATALOGUE["identity_bytes"].build(), tmp_path_factory.mktemp("strings"))
+    with OrtRig(path) as rig:
+        yield rig
+
+
+@given(st.lists(st.text(max_size=3), max_size=4), st.integers(0, 5), st.binary(max_size=3))
+def test_framed_elements_are_counted(
+    strings: OrtRig, texts: list[str], count: int, tail: bytes
+) -> None:
+    """BYTES must hold exactly as many elements as the shape says, and nothing behind them."""
+    elements = [text.encode() for text in texts]
+    raw = raw_of(np.array([*elements, None], object)[:-1]) + tail
+    if count == len(elements) and not tail:
+        assert strings.run_raw([(1, count)], [raw])[0].tolist() == [elements]
+    else:
+        with pytest.raises(RequestError, match="input 'x': "):
+            strings.run_raw([(1, count)], [raw])
 
 
 def test_scalars(tmp_path: Path) -> None:

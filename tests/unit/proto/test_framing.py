@@ -44,6 +44,7 @@ def test_example_of_the_protocol() -> None:
     raw = b"\x02\x00\x00\x00ab\x03\x00\x00\x00xyz"
     assert len(raw) == 13
     assert encode_bytes([b"ab", "xyz"]) == raw
+    assert encode_bytes(each for each in (np.bytes_(b"ab"), np.str_("xyz"))) == raw
 
 
 @pytest.mark.parametrize(

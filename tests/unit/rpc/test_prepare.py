@@ -20,7 +20,10 @@ from helpers.served import catalog_of, served
 
 PAIR = served("a FP32[?,4] b INT32[?,2]", "p FP32[?,4] q INT32[?,2]", "max_batch_size: 8", name="m")
 TEXT = served("c BYTES[?,1]", "d BYTES[?,1]", "max_batch_size: 8", name="text")
-CATALOG = catalog_of(PAIR, TEXT)
+FREE = "".join(f'input {{ name: "{name}" dims: [ -1 ] }}' for name in "ab")  # no batches
+TEXTS = served("a BYTES[?] b BYTES[?]", "d BYTES[?]", FREE, name="texts")
+EMPTY = bytes(4)  # an element without bytes
+CATALOG = catalog_of(PAIR, TEXT, TEXTS)
 A, B = bytes(range(16)), bytes(range(8))
 
 
@@ -105,16 +108,6 @@ def test_text_of_another_length_has_another_layout() -> None:
     assert first.layout is None
     sizes = [first.layout_of(tensors).input_sizes for tensors in (short, long)]
     assert sizes == [(5,), (12,)]
-
-
-def test_broken_text_is_refused_for_kept_heads_too() -> None:
-    """The framing of the elements is looked at every time."""
-    kept = preparer()
-    prepare(kept, text_request(b"a"))
-    broken = text_request(b"a")
-    broken.raw_input_contents[0] += b"x"
-    with pytest.raises(RequestError, match="input 'c' for model 'text'"):
-        prepare(kept, broken)
 
 
 def test_typed_values_are_part_of_the_head_and_never_kept() -> None:
@@ -210,8 +203,26 @@ def test_limits_on_tensors() -> None:
 
 def test_limits_on_elements() -> None:
     """Of one tensor."""
-    with pytest.raises(RequestError, match="has 4 elements; this server takes at most 3"):
+    text = "has 4 elements; this server takes at most 3 .* --max-elements"
+    with pytest.raises(RequestError, match=text):
         prepare(preparer(max_elements=3), request())
+
+
+def test_limits_on_strings() -> None:
+    """Of all tensors together, for kept heads too; numbers do not count."""
+    few = preparer(max_strings=2)
+    prepare(few, request())
+    for _ in range(2):
+        prepare(few, text_request(b"", b"ab"))
+        with pytest.raises(
+            RequestError, match="has 3 BYTES elements .* at most 2 .* --max-strings"
+        ):
+            prepare(few, text_request(b"", b"", b""))
+        two = pb.ModelInferRequest(model_name="texts", raw_input_contents=[EMPTY, EMPTY * 2])
+        for name, count in (("a", 1), ("b", 2)):
+            two.inputs.add(name=name, datatype="BYTES", shape=[count])
+        with pytest.raises(RequestError, match="has 3 BYTES elements for model 'texts'"):
+            prepare(few, two)
 
 
 @given(st.binary(max_size=60))
