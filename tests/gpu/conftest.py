@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from helpers.cuda_owner import ROOM, Owner
 from helpers.device_rig import Rig
 
 pytest.register_assert_rewrite("helpers.device_contract", "helpers.graph_contract")
@@ -37,3 +38,10 @@ def rig(needs_gpu: None) -> Iterator[Rig]:
 
     with CudartRig() as rig:
         yield rig
+
+
+@pytest.fixture
+def owner(needs_gpu: None) -> Iterator[Owner]:
+    """A process that shares ROOM bytes of GPU 0."""
+    with Owner(ROOM) as owner:
+        yield owner
