@@ -104,13 +104,13 @@ def test_a_part_lies_within_its_region(
         table.hold([RegionPart("r", offset, size)], 0)
 
 
-@pytest.mark.parametrize("handle", [b"", bytes(63), bytes(64), bytes(65), bytes(1 << 20)])
+@pytest.mark.parametrize("size_bytes", [0, 63, 64, 65, 1 << 20])
 def test_handles_that_open_nothing(
-    table: RegionTable, handle: bytes, caplog: pytest.LogCaptureFixture
+    table: RegionTable, size_bytes: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Refused as wrong requests."""
     with caplog.at_level(logging.DEBUG), pytest.raises(RequestError, match="region 'r': "):
-        table.register_shared("r", handle, 8, 0)
+        table.register_shared("r", bytes(size_bytes), 8, 0)
     assert caplog.text == ""
 
 
