@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from headrace_proto.fields import has_more_fields
 from headrace_proto.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 # The largest length that protobuf accepts, and the largest message that gRPC's peers do.
 MAX_BYTES = 2**31 - 1
+
+# Beyond so many fields, inputs, outputs, tensors and parameters together, a message is no request:
+# each becomes an object, and they have a server's thread for themselves meanwhile.
+MAX_FIELDS = 65_536
 
 # Tags are a field's number times 8, plus 2 for length-delimited.
 _ID = 0x1A
@@ -62,7 +67,8 @@ def split_request(message: bytes) -> RequestParts:
     What lies inside the fields of the head is not looked at; `parse_request` does that too.
 
     Raises:
-        WireError: protobuf would refuse the message for more than the inside of a head field.
+        WireError: protobuf would refuse the message for more than the inside of a head field, or it
+            has more than `MAX_FIELDS`.
     """
     end = len(message)
     view = memoryview(message)
@@ -71,7 +77,9 @@ def split_request(message: bytes) -> RequestParts:
     head: list[bytes] = []
     at = kept = 0  # start of the next field; start of what goes into the head next
     try:
-        while at < end:
+        for _ in range(MAX_FIELDS + 1):
+            if at >= end:
+                break
             start = at
             tag = message[at]
             size = message[at + 1]
@@ -93,6 +101,8 @@ def split_request(message: bytes) -> RequestParts:
             if kept < start:
                 head.append(message[kept:start])
             at = kept = stop
+        else:
+            raise _excess(message)
     except (IndexError, UnicodeDecodeError):
         return _split_by_protobuf(message)
     if kept < end:
@@ -170,6 +180,8 @@ def _long_length(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _split_by_protobuf(message: bytes) -> RequestParts:
+    if has_more_fields(message, MAX_FIELDS):
+        raise _excess(message)
     try:
         request = pb.ModelInferRequest.FromString(message)
     except _REFUSALS as error:
@@ -179,6 +191,12 @@ def _split_by_protobuf(message: bytes) -> RequestParts:
     request.ClearField("id")
     request.ClearField("raw_input_contents")
     return RequestParts(request.SerializeToString(), request_id, raw)
+
+
+def _excess(message: bytes) -> WireError:
+    return WireError(
+        f"{len(message)} bytes came with more than {MAX_FIELDS} fields: no request needs so many"
+    )
 
 
 def _refusal(message: bytes, error: Exception) -> WireError:

@@ -166,7 +166,7 @@ class LimitSettings:
         high=16 * MIB,
     )
     max_tensors: int = option(
-        256, "Tensors that one request may carry or ask for.", low=1, high=65_536
+        256, "Tensors that one request may carry or ask for.", low=1, high=16_384
     )
     max_elements: int = option(
         2**28, "Elements that one tensor of a request may have.", low=1, high=2**40

@@ -37,10 +37,13 @@ from headrace.rpc.tensors import (
 )
 from headrace.rpc.wishes import Wishes, wishes_of
 from headrace.scheduling.request import Request
+from headrace_proto.fields import has_more_fields
 from headrace_proto.v1 import inference_pb2 as pb
 
 MAX_HEADS = 1024  # a head is some 100 bytes; 16–64 cameras need one each
 FORGOTTEN = -1  # no generation of a catalog
+FIELDS_PER_TENSOR = 32  # name, datatype, contents, dimensions and parameters, of an input
+FIELDS_BESIDE = 4096  # names, parameters
 MAX_HEAD_BYTES = 2048  # longer ones carry typed contents or are rare
 
 
@@ -153,6 +156,7 @@ class Preparer:
         self._generation = FORGOTTEN
 
     def _check(self, head: bytes, raw: Sequence[Buffer]) -> tuple[Prepared, Sequence[Tensor]]:
+        self._check_fields(head)
         request = parse(pb.ModelInferRequest, head)
         self._check_counts(request)
         check_request_parameters(request.parameters)
@@ -206,6 +210,17 @@ class Preparer:
         if len(self._kept) >= MAX_HEADS:
             self._kept.pop(next(iter(self._kept), head), None)  # another thread may have cleared it
         self._kept[head] = prepared
+
+    def _check_fields(self, head: bytes) -> None:
+        """Refuse what protobuf would make more objects of than any request needs."""
+        limits = self._limits
+        most = limits.max_strings + FIELDS_PER_TENSOR * limits.max_tensors + FIELDS_BESIDE
+        if has_more_fields(head, most):
+            raise RequestError(
+                f"the request has more than {most} fields, or typed tensors that weigh as much: "
+                "send raw_input_contents, or ask the operator to raise --max-strings or "
+                "--max-tensors"
+            )
 
     def _check_counts(self, request: pb.ModelInferRequest) -> None:
         limit = self._limits.max_tensors

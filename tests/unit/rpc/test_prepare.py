@@ -225,6 +225,16 @@ def test_limits_on_strings() -> None:
             prepare(few, two)
 
 
+def test_limits_on_fields() -> None:
+    """Of all kinds, before they are parsed."""
+    parameter = b"\x0a\x01k\x12\x02\x08\x01"  # k: true
+    many = request().SerializeToString() + (b"\x22\x07" + parameter) * 2000
+    parts = split_request(many)
+    preparer().prepare(parts.head, parts.raw)
+    with pytest.raises(RequestError, match=r"more than 4\d\d\d fields.*--max-strings"):
+        preparer(max_tensors=2, max_strings=1).prepare(parts.head, parts.raw)
+
+
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_request_or_an_error_of_the_caller(head: bytes) -> None:
     """Never anything else; protobuf itself says which."""
