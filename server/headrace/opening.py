@@ -126,7 +126,11 @@ class SlotOpener:
             HeadraceError: It cannot be served; nothing stays open.
         """
         trials = plan_trials(engine, spec, config, self._device, self._blocks)
-        batches = WarmBatches(spec.name, trials.batches, self._blocks, clock=self._clock)
+        batches = WarmBatches(
+            *(spec.name, trials.batches, self._blocks),
+            clock=self._clock,
+            is_optional=self._device.is_unified and not is_batching_asked,
+        )
         if isinstance(self._device, HostDevice) and not has_strings(engine):
             inline = self._open_inline(
                 self._device, engine, spec, trials, batches, is_asked=is_batching_asked

@@ -39,6 +39,7 @@ class WarmBatches:
         layouts: By rows, what matters most first; empty where the model does not batch.
         blocks: Where requests are staged.
         clock: Seconds.
+        is_optional: The operator did not ask for batches, and each costs the host what it takes.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class WarmBatches:
         blocks: BlockPool,
         *,
         clock: Callable[[], float],
+        is_optional: bool = False,
     ) -> None:
         self._name = name
         self._layouts = layouts
         self._blocks = blocks
         self._clock = clock
+        self._is_optional = is_optional
 
     @property
     def max_rows(self) -> int:
@@ -82,7 +85,7 @@ class WarmBatches:
             )
 
     def measure(self, slots: Sequence[Slot]) -> Capacity:
-        """Run every size on every slot, and measure what it takes on the first.
+        """Run every size that may pay on every slot, and measure what it takes on the first.
 
         On a unified device the first is enough: there all slots run one engine.
 
@@ -108,7 +111,12 @@ class WarmBatches:
 
     def _trials(self) -> TrialBatches:
         until = self._clock() + MEASURE_S
-        return TrialBatches(self._layouts, self._blocks, clock=self._clock, until=until)
+        return TrialBatches(
+            *(self._layouts, self._blocks),
+            clock=self._clock,
+            until=until,
+            is_optional=self._is_optional,
+        )
 
 
 def batching_of(spec: ModelSpec, capacity: Capacity, *, is_asked: bool) -> BatchingSpec | None:

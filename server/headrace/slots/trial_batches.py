@@ -5,7 +5,7 @@ Called while a model is loaded, like `slots/warmup.py`: nothing else is in fligh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Final
 
@@ -20,6 +20,8 @@ from headrace.slots.warmup import Trial, run, zeros
 NUM_RUNS: Final = 5  # of each size, after one that sets the engine up for it
 SIZE_S: Final = 0.3  # and no more once a size has taken so long
 LONG_S: Final = 0.3  # a run that takes longer is a good enough measure, first though it be
+WORSE: Final = 0.8  # of the best rate: a size that serves fewer rows a second does not pay
+CHEAP_S: Final = 1e-3  # what a run may take to be tried all the same: who knows what larger ones do
 
 
 class TrialBatches:
@@ -30,6 +32,8 @@ class TrialBatches:
         blocks: Where their requests' blocks come from.
         clock: Seconds.
         until: Clock seconds from which on no other size is begun.
+        is_optional: Nobody asked for batches: sizes are tried upwards, and none beyond the first
+            that does not pay. Of large images that is most of what there is to try.
     """
 
     def __init__(
@@ -39,8 +43,10 @@ class TrialBatches:
         *,
         clock: Callable[[], float],
         until: float,
+        is_optional: bool = False,
     ) -> None:
         self._layouts = layouts
+        self._is_optional = is_optional
         self._blocks = blocks
         self._clock = clock
         self._until = until
@@ -62,7 +68,9 @@ class TrialBatches:
 
     def _run_all(self, slot: Slot, capacity: Capacity, *, has_news: bool) -> dict[int, str]:
         left: dict[int, str] = {}
-        for rows in self._layouts:
+        for rows in sorted(self._layouts) if self._is_optional else self._layouts:
+            if self._is_optional and _is_worse(capacity.table()):
+                break
             # At worst a batch takes in proportion, and it runs twice.
             if self._clock() + 2 * capacity.mean_s(rows) >= self._until:
                 left[rows] = "they take too long"
@@ -94,6 +102,12 @@ class TrialBatches:
         while len(times_s) < NUM_RUNS and self._clock() - began_at < SIZE_S:
             times_s.append(_took_s(slot, batch))
         return times_s
+
+
+def _is_worse(table: Sequence[tuple[int, float]]) -> bool:
+    """Say whether the largest size of a table does not pay, nor is cheap to try."""
+    rates = [rows / took_s for rows, took_s in table]
+    return bool(table) and rates[-1] < WORSE * max(rates) and table[-1][1] > CHEAP_S
 
 
 def _took_s(slot: Slot, batch: Batch[Trial]) -> float:

@@ -25,21 +25,23 @@ class TimedRig(BatchRig):
 
     def __init__(self) -> None:
         self.sim = SimDevice(is_unified=True)
-        self.fixed_s, self.row_s = FIXED_S, ROW_S
+        self.fixed_s, self.row_s, self.power = FIXED_S, ROW_S, 1.0
         super().__init__(self.sim, self.sim.open_stream())
         self.slot._clock = lambda: self.sim.now
         enqueue = self.context.enqueue
 
         def timed(binding: Binding) -> None:
             enqueue(binding)
-            self.sim.now += self.fixed_s + self.row_s * binding.layout.input_shapes[0][0]
+            rows = binding.layout.input_shapes[0][0]
+            self.sim.now += self.fixed_s + self.row_s * rows**self.power
 
         self.context.enqueue = timed  # type: ignore[method-assign]
 
-    def trials(self, *, until: float = 1e9) -> TrialBatches:
+    def trials(self, *, until: float = 1e9, is_optional: bool = False) -> TrialBatches:
         """All sizes, until some time."""
         layouts = {rows: self.kind.layout(rows) for rows in SIZES}
-        return TrialBatches(layouts, self.blocks, clock=lambda: self.sim.now, until=until)
+        clock = lambda: self.sim.now  # noqa: E731
+        return TrialBatches(layouts, self.blocks, clock=clock, until=until, is_optional=is_optional)
 
 
 @pytest.fixture
@@ -89,6 +91,27 @@ def test_what_would_take_too_long_is_not_tried(rig: TimedRig) -> None:
     assert rig.trials(until=1.7).measure(rig.slot, capacity) == {8: "they take too long"}
     assert rig.sim.now < 1.7
     assert [rows for rows, _ in capacity.table()] == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("fixed_s", "row_s", "power", "tried"),
+    [
+        (0.004, 0.001, 1.0, [1, 2, 4, 8]),  # the more rows the better
+        (0.0, 0.001, 1.0, [1, 2, 4, 8]),  # all alike: none is known to be worse
+        (0.0, 0.001, 1.5, [1, 2]),  # each row takes longer the more there are
+        (0.002, 0.001, 2.0, [1, 2, 4]),
+        (0.0, 0.00001, 1.5, [1, 2, 4, 8]),  # it costs next to nothing
+    ],
+)
+def test_batches_that_nobody_asked_for_are_tried_while_they_pay(
+    rig: TimedRig, fixed_s: float, row_s: float, power: float, tried: list[int]
+) -> None:
+    """Upwards, up to the first that serves clearly fewer rows a second than a smaller one."""
+    rig.fixed_s, rig.row_s, rig.power = fixed_s, row_s, power
+    capacity = Capacity()
+    assert rig.trials(is_optional=True).measure(rig.slot, capacity) == {}
+    assert [rows for rows, _ in capacity.table()] == tried
+    assert [seen[0].size // 5 for seen in rig.context.seen[:: 1 + NUM_RUNS]] == tried
 
 
 def test_more_rows_than_there_are_blocks_for_are_left_out(rig: TimedRig) -> None:
