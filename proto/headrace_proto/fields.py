@@ -61,7 +61,7 @@ def has_more_fields(message: bytes, most: int) -> bool:
                         outer.append((stop, end, inside))
                         end, inside, few = stop, within, count + _FEW
                     else:
-                        count += 0 if within is None else size >> within
+                        count += size >> within if isinstance(within, int) else 0
                         at = stop
         except IndexError:
             continue

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from headrace_proto.fields import has_more_fields
+from headrace_proto.fields import LEAST_FIELD_BYTES, has_more_fields
 from headrace_proto.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ MAX_BYTES = 2**31 - 1
 # Beyond so many fields, inputs, outputs, tensors and parameters together, a message is no request:
 # each becomes an object, and they have a server's thread for themselves meanwhile.
 MAX_FIELDS = 65_536
+_NEAR_BYTES = LEAST_FIELD_BYTES * MAX_FIELDS  # there are no more in so many: no need to count
 
 # Tags are a field's number times 8, plus 2 for length-delimited.
 _ID = 0x1A
@@ -61,7 +62,7 @@ class RequestParts(NamedTuple):
     raw: list[memoryview]
 
 
-def split_request(message: bytes) -> RequestParts:
+def split_request(message: bytes, _near: int = _NEAR_BYTES) -> RequestParts:
     """Take a serialized ModelInferRequest apart without copying its tensors.
 
     What lies inside the fields of the head is not looked at; `parse_request` does that too.
@@ -71,15 +72,14 @@ def split_request(message: bytes) -> RequestParts:
             has more than `MAX_FIELDS`.
     """
     end = len(message)
+    near = end if end < _near else _near  # noqa: FURB136 -- a call of min() costs more
     view = memoryview(message)
     request_id = ""
     raw: list[memoryview] = []
     head: list[bytes] = []
     at = kept = 0  # start of the next field; start of what goes into the head next
     try:
-        for _ in range(MAX_FIELDS + 1):
-            if at >= end:
-                break
+        while at < near:
             start = at
             tag = message[at]
             size = message[at + 1]
@@ -101,10 +101,10 @@ def split_request(message: bytes) -> RequestParts:
             if kept < start:
                 head.append(message[kept:start])
             at = kept = stop
-        else:
-            raise _excess(message)
     except (IndexError, UnicodeDecodeError):
         return _split_by_protobuf(message)
+    if at < end:
+        return _split_counted(message)
     if kept < end:
         head.append(message[kept:])
     # As RequestParts(...), in half the time.
@@ -177,6 +177,26 @@ def _long_length(message: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80 and size <= MAX_BYTES:
             return size, at + 1
     raise IndexError  # as when the message ends here: no length that can be read
+
+
+def _split_counted(message: bytes) -> RequestParts:
+    """Split a long message, once it is known to have no more fields than it may.
+
+    From a field on that the scan does not know the count is wrong, and there the scan ends.
+    """
+    at, end = 0, len(message)
+    try:
+        for _ in range(MAX_FIELDS):
+            size = message[at + 1]
+            at += 2
+            if size > 0x7F:
+                size, at = _long_length(message, at - 1)
+            at += size
+    except IndexError:
+        return split_request(message, end)
+    if at < end:
+        raise _excess(message)
+    return split_request(message, end)
 
 
 def _split_by_protobuf(message: bytes) -> RequestParts:

@@ -90,10 +90,18 @@ def test_any_bytes_are_borne(message: bytes, most: int) -> None:
     assert has_more_fields(of_input(field(4, b"") * most) + message, most)
 
 
-@pytest.mark.parametrize("before", [b"", ODD], ids=["as clients write", "odd"])
+def test_a_field_that_overruns_the_message_holds_nothing() -> None:
+    """Protobuf refuses it at its length."""
+    assert not has_more_fields(b"\x2a\x7f" + b"\x22\x00" * 3, 3)
+
+
+@pytest.mark.parametrize(
+    "before", [b"", field(7, bytes(200_000)), ODD], ids=["small", "behind a large one", "odd"]
+)
 def test_a_request_is_split_into_no_more(before: bytes) -> None:
     """By the scan, and by protobuf where that has to do it."""
     count = MAX_FIELDS - bool(before)
-    assert len(split_request(before + EMPTY_RAW * count).raw) == count
+    num_raw = count + (len(before) > 200_000)
+    assert len(split_request(before + EMPTY_RAW * count).raw) == num_raw
     with pytest.raises(WireError, match="with more than 65536 fields"):
         split_request(before + EMPTY_RAW * (count + 1))

@@ -97,6 +97,17 @@ def test_broken_messages_are_refused_as_by_protobuf() -> None:
     assert min(verdicts.values()) > 2000, verdicts
 
 
+def test_what_follows_a_large_tensor_is_split_as_by_protobuf() -> None:
+    """Long messages are looked at twice."""
+    random_ = random.Random(2)
+    large = field(7, bytes(150_000))
+    verdicts = {True: 0, False: 0}
+    for _ in range(300):
+        message = large + mutate(random_.choice(_SAMPLES), random_) + random_.choice((b"", large))
+        verdicts[_assert_as_protobuf(message)] += 1
+    assert min(verdicts.values()) > 10, verdicts
+
+
 def _sample(num_inputs: int, num_bytes: int, request_id: str) -> bytes:
     request = pb.ModelInferRequest(model_name="mlp", model_version="1", id=request_id)
     request.parameters["timeout"].int64_param = 1000
