@@ -32,6 +32,7 @@ from headrace.rpc.status import Status
 from headrace.rpc.wishes import Metadata
 from headrace_proto.v1 import inference_pb2 as pb
 from helpers.core_rig import Rig
+from helpers.ensemble_rig import EnsembleRig, ensemble_text, step_text
 from helpers.messages import infer, tensor
 from helpers.served import catalog_of, served
 from helpers.shm_client import part
@@ -268,6 +269,43 @@ def test_strings_do_not_lie_in_device_memory(front: Front) -> None:
     (status,) = call.statuses
     assert status.code is Code.INVALID_ARGUMENT
     assert "which lies in a GPU's memory" in status.text
+
+
+@pytest.mark.parametrize("way", ["in", "out"])
+def test_ensembles_take_and_give_what_the_host_has(way: str) -> None:
+    """Refused at once, each way, with what to do; no step begins, and nothing is held."""
+    rig = EnsembleRig()
+    shm = shm_on(rig.device)
+    rig.add(rig.model("a"))
+    rig.ensemble(ensemble_text(["in"], ["out"], [step_text("a", {"x0": "in"}, {"y0": "out"})]))
+    service = InferService(
+        rig.catalog, rig.link, Limits(), clock=rig.clock, max_request_bytes=999, regions=shm.table
+    )
+    table = shm.table
+    assert table is not None
+    table.register_shared("r", rig.device.share_memory(SIZE).handle, SIZE, 0)
+    place = part("r", 4)
+    good = infer("e", [tensor("in", "UINT8", (1, 4))], [bytes(4)])
+    wrong = {
+        "in": infer("e", [tensor("in", "UINT8", (1, 4), parameters=place)]),
+        "out": good + infer("", [], outputs=["out"], output_parameters=place),
+    }[way]
+
+    def ask(message: bytes) -> Told:
+        call = Told()
+        service.accept(message, call, received_at=rig.clock(), deadline=None)
+        rig.run()
+        return call
+
+    for _ in range(3):
+        call = ask(wrong)
+        (status,) = call.statuses
+        assert (status.code, call.replies) == (Code.INVALID_ARGUMENT, [])
+        assert "in the message, or in system shared memory" in status.text
+    assert len(ask(good).replies) == 1
+    assert [region.num_uses for region in table.listed("", on_device=True)] == [0]
+    shm.close()
+    rig.close()
 
 
 def test_what_is_logged_of_a_region(front: Front, caplog: pytest.LogCaptureFixture) -> None:
