@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,9 +15,8 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Self
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from helpers import process_tree
+from helpers.scrape import Scrape
 
 TRANSPORTS = ("grpcio", "native")
 HEADRACE = Path(sys.executable).with_name("headrace")
@@ -43,6 +41,7 @@ class Server:
         self.process = process
         self.address = ""
         self.metrics_address = ""
+        self._is_told = False  # to end
         self._lines: list[str] = []
         self._ready_or_ended = Event()
         self._reader = Thread(target=self._read, name="server-output", daemon=True)
@@ -69,9 +68,20 @@ class Server:
             why = f"ended with {self.process.wait(5)}" if in_time else f"not ready in {timeout_s} s"
             raise AssertionError(f"headrace serve: {why}\n{self.output()}")
 
+    def tell_to_end(self) -> None:
+        """SIGTERM, once: a second one cuts the end short. Returns at once."""
+        if not self._is_told:
+            self._is_told = True
+            self.process.send_signal(signal.SIGTERM)
+
+    @property
+    def is_running_or_told(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self._is_told or self.process.poll() is None
+
     def stop(self, timeout_s: float = STOP_S) -> int:
         """SIGTERM, then the exit code; killed and failed when it does not end in time."""
-        self.process.send_signal(signal.SIGTERM)
+        self.tell_to_end()
         try:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -98,13 +108,9 @@ class Server:
 
     def metrics(self) -> dict[str, float]:
         """Sample name → its value, summed over labels."""
-        url = f"http://{self.metrics_address}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as reply:
-            text = reply.read().decode()
         totals: dict[str, float] = defaultdict(float)
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                totals[sample.name] += sample.value
+        for name, _, value in Scrape(self.metrics_address).samples:
+            totals[name] += value
         return totals
 
     def wait_metrics(
@@ -143,7 +149,7 @@ def serving(
     try:
         server.wait_ready()
         yield server
-        assert server.process.poll() is None, f"ended by itself\n{server.output()}"
+        assert server.is_running_or_told, f"ended by itself\n{server.output()}"
         code = server.stop()
         assert code == 0, f"exit code {code}\n{server.output()}"
     finally:
@@ -164,6 +170,8 @@ class ServerPool:
         return self
 
     def __exit__(self, *error: object) -> None:
+        for server in self._running.values():  # so that they end side by side
+            server.tell_to_end()
         self._stack.close()
 
     def get(self, *arguments: str | Path) -> Server:

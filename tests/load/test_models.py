@@ -33,7 +33,6 @@ def test_answers_differ_by_row(repository: Path, name: str) -> None:
     assert len({row.tobytes() for row in y}) == 3
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["resnet50_fp32_u8", "resnet50_fp16"])
 def test_resnet50_has_its_size_and_stays_in_range(tmp_path: Path, name: str) -> None:
     """25.6 million weights, finite answers also in half precision."""

@@ -40,7 +40,6 @@ def play(coming: Sequence[Arrival], make: MakeBatcher = alone, **options: object
     return endings
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("load", [0.3, 0.6])
 @pytest.mark.parametrize(("draw", "moment"), [(None, 1.0), (exponential, 2.0)])
 def test_mean_waits_are_those_of_pollaczek_and_khinchine(

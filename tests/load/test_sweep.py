@@ -24,7 +24,6 @@ from load.simulate.tables import behind_rows, sweep_table
 SHORT = Setting(CURVES["resnet50_h200"], 1, 0.01, has_deadlines=False, duration_s=0.1)
 
 
-@pytest.mark.timeout(60)
 def test_a_sweep_is_a_table_and_a_chart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every policy at every load, for each arrival process, with the seed that was asked for."""
     file, chart = tmp_path / "all.csv", tmp_path / "all.svg"

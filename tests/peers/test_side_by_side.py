@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 
 from helpers.environments import KSERVE, TRITONCLIENT, ClientRun, python_environment
+from helpers.server import Server, ServerPool
 
 OURS, TRITON, THEIRS = "headrace_client", "tritonclient.grpc", "kserve"
 PAIRS = [*permutations((OURS, TRITON)), *permutations((OURS, THEIRS))]
 ALL = [*permutations((OURS, TRITON, THEIRS))]
+
+
+@pytest.fixture
+def server(servers: ServerPool, repository: Path) -> Server:
+    """One of either transport: what clash are the clients."""
+    return servers.get("--model-repository", repository, "--transport", "grpcio")
 
 
 @pytest.mark.timeout(300)

@@ -63,7 +63,6 @@ def test_gzip_within_the_limit_is_served(server: Server) -> None:
     assert send(server, body, encoding="gzip").grpc_status == 0
 
 
-@pytest.mark.timeout(60)
 def test_a_gzip_bomb(server: Server) -> None:
     """1,000 to 1: 64 KB that unpack to 64 MB are refused, and the memory comes back."""
     bomb = gzip.compress(padded(64 << 20), 9)

@@ -30,7 +30,7 @@ from helpers.raw_http2 import INFER, RawHttp2, frame
 from helpers.server import NO_DEBUG, Server, serving
 from load.soak import leftovers
 
-pytestmark = [pytest.mark.native, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.native
 ENHANCE_YOUR_CALM = int(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
 GROWTH_BYTES = 40e6
 

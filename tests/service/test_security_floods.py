@@ -16,7 +16,6 @@ from helpers.raw_http2 import RawHttp2, frame
 from helpers.server import Server, ServerPool
 from load.soak import leftovers
 
-pytestmark = pytest.mark.timeout(60)
 GROWTH_BYTES = 40e6
 MAX_FRAMES = 1_000_000  # of a flood that must be ended: no server takes so many
 

@@ -125,7 +125,6 @@ def _infers(name: str) -> Iterator[Any]:
     yield one(inputs=[shared])
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_names(logging_server: Server, text: str, tmp_path: Path) -> None:
     """Each call ends by itself with a short text; nothing is made, no line of the log forged."""

@@ -12,7 +12,7 @@ from helpers.server import NO_DEBUG, serving
 from load.soak import ALLOWED, CANCEL, DEADLINE, PLAIN, leftovers, soak
 
 # `make test` has to end; `python -m load.soak` takes the whole minute.
-SECONDS = float(os.environ.get("SOAK_SECONDS", "20"))
+SECONDS = float(os.environ.get("SOAK_SECONDS", "8"))
 
 
 @pytest.mark.timeout(SECONDS + 120)

@@ -22,9 +22,11 @@ OK = "StatusCode.OK"
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a trace in one call: what is read in pieces may be of two states of the file."""
-    with path.open("rb", buffering=0) as file:
-        trace: dict[str, Any] = json.loads(file.read(1 << 24))
+    """Read a trace as it was at one moment: twice the same, for a write beside may be seen half."""
+    text, before = path.read_bytes(), None
+    while text != before:
+        text, before = path.read_bytes(), text
+    trace: dict[str, Any] = json.loads(text)
     return trace
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,7 +131,6 @@ class Watched:
         assert len(self.queue.batcher) == len(left)
 
 
-@pytest.mark.timeout(60)
 @given(specs, knowledge, happenings)
 @settings(max_examples=300, deadline=None)
 def test_every_request_leaves_once(

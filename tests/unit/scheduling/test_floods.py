@@ -14,7 +14,6 @@ CAMERA = ServiceCurve("camera", ((1, 1.0e-3), (8, FULL_S)), max_rows=8)
 NOISE_S = 0.1 * FULL_S  # runs stray by a twentieth
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("num_cameras", [16, 40])
 def test_the_others_wait_for_one_batch_more_and_share_a_full_one(num_cameras: int) -> None:
     """A flood fills the device and the queue; of the others no frame is lost."""

@@ -41,7 +41,6 @@ jobs_of_sources = st.lists(
 ).map(lambda jobs: sorted(jobs, key=lambda job: job.at_s))
 
 
-@pytest.mark.timeout(60)
 @given(jobs_of_sources)
 @settings(max_examples=300, deadline=None)
 def test_sources_that_both_wait_are_served_alike(jobs: Sequence[Job]) -> None:

@@ -21,7 +21,6 @@ from headrace_client.cli import main
 from headrace_client.message import encode_request
 from helpers.echo_server import EchoServer, Failure, echo_server
 
-pytestmark = pytest.mark.timeout(60)  # every run starts an interpreter, on a machine that is busy
 Output = pytest.CaptureFixture[str]
 LOAD = ["--warm-up", "0", "--quiet", "--json"]
 TENSORS = ["-i", "s=[]", "-i", "b=[]"]  # the others of the server's model
