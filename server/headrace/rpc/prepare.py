@@ -22,6 +22,7 @@ from headrace.rpc.region_tensors import MAX_EARLY_BYTES, RegionTensors, regions_
 from headrace.rpc.region_writer import RegionWriter
 from headrace.rpc.reply import ReplyWriter, writer_of
 from headrace.rpc.sequence import in_sequence
+from headrace.rpc.sequence_heads import SequenceHeads
 from headrace.rpc.tensors import (
     VARIABLE,
     Buffer,
@@ -71,7 +72,8 @@ class Prepared:
     rows: int
     writer: ReplyWriter
     wishes: Wishes | None  # None where the model's queue knows arrival only
-    submit: Submit  # the link's, or what looks for a kept reply first
+    submit: Submit  # `onward`, first made part of a sequence where the model keeps state
+    onward: Submit  # the link's, or what looks for a kept reply first
     regions: RegionTensors | None = None  # where some are in shared memory; never `is_in_order`
     make: Callable[..., Request] = Request
 
@@ -131,6 +133,7 @@ class Preparer:
         self._limits = limits
         self._submit_of = submit_of
         self._kept: dict[bytes, Prepared] = {}
+        self._sequences = SequenceHeads()
         self._generation = catalog.generation
 
     def prepare(self, head: bytes, raw: Sequence[Buffer]) -> tuple[Prepared, Sequence[Tensor]]:
@@ -145,10 +148,14 @@ class Preparer:
         """
         if self._generation != self._catalog.generation:
             self._kept.clear()
+            self._sequences.clear()
             self._generation = self._catalog.generation
         prepared = self._kept.get(head)
         if prepared is None or len(raw) != prepared.num_raw:
-            return self._check(head, raw)
+            prepared = self._sequences.find(head, len(raw))
+            if prepared is None:
+                return self._check(head, raw)
+            self._keep(head, prepared)
         return prepared, prepared.arrange(raw)
 
     def forget(self) -> None:
@@ -184,6 +191,7 @@ class Preparer:
             writer=self._writer_of(served, outputs, classes, regions),
             wishes=_wishes(request, served),
             submit=in_sequence(request.parameters, served, rows, submit),
+            onward=submit,
             regions=regions,
             make=Request if regions is None else regions.make,
         )
@@ -192,6 +200,7 @@ class Preparer:
             prepared.layout = served.plan(shapes, sizes)
         if (raw or not inputs) and len(head) <= MAX_HEAD_BYTES:
             self._keep(head, prepared)
+            self._sequences.keep(head, prepared)
         return prepared, arranged
 
     def _writer_of(
