@@ -111,7 +111,7 @@ class Server:
         totals: dict[str, float] = defaultdict(float)
         for name, _, value in Scrape(self.metrics_address).samples:
             totals[name] += value
-        return totals
+        return dict(totals)
 
     def wait_metrics(
         self, until: Callable[[dict[str, float]], bool], timeout_s: float = 10.0

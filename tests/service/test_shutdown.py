@@ -107,7 +107,7 @@ def test_large_replies_leave_before_the_door_closes(tmp_path: Path, transport: s
     message = infer_message("identity_6mb", {"x": sent})
     with running(repository, transport) as server, RpcClient(server.address) as client:
         calls = [client.start(message) for _ in range(6)]
-        server.wait_metrics(lambda metrics: metrics["nv_inference_request_success_total"] > 0)
+        server.wait_metrics(lambda metrics: metrics["nv_inference_request_success"] > 0)
         terminate(server)
         ends = [told(call) for call in calls]
         assert ended(server) == 0
