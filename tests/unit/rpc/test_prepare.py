@@ -16,6 +16,7 @@ from headrace.rpc.prepare import Limits, Prepared, Preparer
 from headrace.rpc.tensors import here
 from headrace_proto.v1 import inference_pb2 as pb
 from headrace_proto.wire import split_request
+from helpers.proto_wire import field
 from helpers.served import catalog_of, served
 
 PAIR = served("a FP32[?,4] b INT32[?,2]", "p FP32[?,4] q INT32[?,2]", "max_batch_size: 8", name="m")
@@ -228,11 +229,13 @@ def test_limits_on_strings() -> None:
 def test_limits_on_fields() -> None:
     """Of all kinds, before they are parsed."""
     parameter = b"\x0a\x01k\x12\x02\x08\x01"  # k: true
-    many = request().SerializeToString() + (b"\x22\x07" + parameter) * 2000
-    parts = split_request(many)
+    few, many = ((b"\x22\x07" + parameter) * count for count in (2000, 120_000))
+    parts = split_request(request().SerializeToString() + few)
     preparer().prepare(parts.head, parts.raw)
-    with pytest.raises(RequestError, match=r"more than 4\d\d\d fields.*--max-strings"):
-        preparer(max_tensors=2, max_strings=1).prepare(parts.head, parts.raw)
+    parts = split_request(request().SerializeToString() + field(5, many))
+    for limits, most in ({}, 143_360), ({"max_tensors": 2, "max_strings": 1}, 4161):
+        with pytest.raises(RequestError, match=f"more than {most} fields.*--max-strings"):
+            preparer(**limits).prepare(parts.head, parts.raw)
 
 
 @given(st.binary(max_size=60))
