@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import RequestError
 from headrace.rpc.parameters import (
+    MAX_PARAMETERS,
     check_output_parameters,
     check_request_parameters,
 )
@@ -81,6 +82,14 @@ def test_texts_say_what_came_and_what_was_expected() -> None:
     assert str(caught.value) == (
         "parameter 'sequence_id' has a value of type double, expected int64 or string"
     )
+
+
+def test_how_many_there_may_be() -> None:
+    """Far more than anybody sends: each takes its time to check."""
+    some = {f"own_{number}": parameter("int64_param") for number in range(MAX_PARAMETERS)}
+    check_request_parameters(some)
+    with pytest.raises(RequestError, match=r"has 1025 parameters; this server takes 1024"):
+        check_request_parameters({**some, "one_more": parameter("int64_param")})
 
 
 @pytest.mark.parametrize("count", [0, -1, -(1 << 63)])
