@@ -37,7 +37,12 @@ _FIXED_BYTES = {1: 8, 3: 0, 4: 0, 5: 4}  # 3 and 4 are a group's ends: what is i
 
 
 def has_more_fields(
-    message: bytes, most: int, *, outer: int = 1, free_bytes: int = FREE_BYTES
+    message: bytes,
+    most: int,
+    *,
+    outer: int = 1,
+    free_bytes: int = FREE_BYTES,
+    inner: dict[int, Any] = _REQUEST,
 ) -> bool:
     """Say whether a serialized ModelInferRequest weighs more than so many fields, at all depths.
 
@@ -48,11 +53,12 @@ def has_more_fields(
         most: That many are not too many.
         outer: What a field of the message itself weighs, and not of what is in it.
         free_bytes: Of the longest message that is not looked at.
+        inner: For another message, which of its fields have more in them: {} for none that count.
     """
     if len(message) <= free_bytes:
         return False
     count = 0
-    open_ = [(0, len(message), _REQUEST)]
+    open_ = [(0, len(message), inner)]
     while open_ and count <= most:
         at, end, inside = open_.pop()
         weight = 1 if open_ else outer

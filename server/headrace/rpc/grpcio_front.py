@@ -25,7 +25,7 @@ from headrace.rpc.gate import Gate
 from headrace.rpc.health import HealthService
 from headrace.rpc.infer import UNREAD, InferService
 from headrace.rpc.inflate import HEADS, OPTION, PLAIN, Inflater
-from headrace.rpc.parse import parse
+from headrace.rpc.parse import parse_counted
 from headrace.rpc.reflection import reflection_handler
 from headrace.rpc.status import Status, abort, status_of
 from headrace.rpc.stream_service import StreamService
@@ -204,7 +204,8 @@ class GrpcioFront:
     ) -> grpc.RpcMethodHandler[Any, Any]:
         async def serve(message: bytes, context: Context) -> Any:
             try:
-                reply = answer(parse(method.request, await self._inflater.unpacked(message)))
+                unpacked = await self._inflater.unpacked(message)
+                reply = answer(parse_counted(method.request, unpacked))
                 return await reply if isawaitable(reply) else reply
             except Exception as error:
                 if not isinstance(error, HeadraceError):

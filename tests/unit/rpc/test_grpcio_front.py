@@ -27,6 +27,8 @@ from headrace.rpc.stream_service import StreamService
 from headrace.scheduling.request import Request
 from headrace.slots.wait import Wait
 from headrace_proto.service import METHODS
+from headrace_proto.v1 import inference_pb2 as pb
+from headrace_proto.wire import MAX_FIELDS
 from helpers.core_rig import Rig
 from helpers.served import catalog_of, served
 from helpers.settings import answers_of
@@ -231,3 +233,19 @@ def test_an_address_that_cannot_be_bound(tmp_path: Path) -> None:
         door.rig.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_requests_of_very_many_fields(tmp_path: Path, excess: int) -> None:
+    """They are refused before they are parsed; what is wrong with others, their service says."""
+
+    async def body(door: Door) -> None:
+        settings = {
+            f"{number:x}": pb.LogSettingsRequest.SettingValue()
+            for number in range(MAX_FIELDS + excess)
+        }
+        code, details = await door.code("LogSettings", settings=settings)
+        text = "the LogSettingsRequest has more than 65536 fields" if excess else "is not known"
+        assert (code, text in details) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+
+    run(body, tmp_path, catalog_of())
