@@ -66,6 +66,7 @@ class RegionTable:
         self._quota = quota
         self._device = device
         self._registering = threading.Lock()  # taken before the other: so no two names come at once
+        self._unpinning = threading.Lock()  # whoever waits for it finds what is gone let go of
         self._lock = threading.Lock()
         self._unused: list[Region] = []  # gone, and still pinned
         self._regions: dict[str, Region] = {}
@@ -222,15 +223,16 @@ class RegionTable:
             self.num_bytes += region.size_bytes
 
     def _unpin(self) -> None:
-        """Let go of the memory of regions that are gone."""
-        with self._lock:
-            unused, self._unused = self._unused, []
-        for region in unused:
-            assert region.pin is not None
-            region.pin.close()
-        with self._lock:
+        """Let go of the memory of regions that are gone; room is there when it returns."""
+        with self._unpinning:
+            with self._lock:
+                unused, self._unused = self._unused, []
             for region in unused:
-                self._forget(region)
+                assert region.pin is not None
+                region.pin.close()
+            with self._lock:
+                for region in unused:
+                    self._forget(region)
 
     def _check_room(self, name: str, offset: int, size_bytes: int, now: float) -> None:
         """Hold that a region may come, and give up others for it that nobody needs.

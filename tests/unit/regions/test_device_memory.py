@@ -6,12 +6,14 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.device.sim import SimDevice
+from headrace.device.sim_shared import SimShared
 from headrace.errors import (
     DeviceError,
     ExistsError,
@@ -316,3 +318,40 @@ def test_whatever_is_done_the_counts_are_right_and_what_is_held_is_open(
     assert (table.num_regions, table.num_bytes, device.leaks()) == (0, 0, [])
     assert not any(is_open(file) for file in files.opened)
     device.close()
+
+
+class SlowlyClosed:
+    """Memory that takes until somebody has done something else, or a while, to be closed."""
+
+    def __init__(self, buffer: SimShared, is_begun: Event, is_over: Event) -> None:
+        self.ptr, self.size_bytes = buffer.ptr, buffer.size_bytes
+        self._buffer, self._is_begun, self._is_over = buffer, is_begun, is_over
+
+    def close(self) -> None:
+        self._is_begun.set()
+        self._is_over.wait(0.3)
+        self._buffer.close()
+
+
+def test_room_that_another_thread_is_making_is_waited_for(
+    files: SharedFiles, device: SimDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A region comes while a look lets go of one that left: there is room for it."""
+    is_begun, is_over = Event(), Event()
+    table = table_of(files, device, max_regions=1)
+    table.register_shared("a", device.share_memory(SIZE).handle, SIZE, 0)
+    (region,) = table.listed("a", on_device=True)
+    assert isinstance(region.pin, SimShared)
+    monkeypatch.setattr(region, "pin", SlowlyClosed(region.pin, is_begun, is_over))
+    table.unregister("a", on_device=True)
+    look = Thread(target=table.sweep, args=(0,))
+    look.start()
+    assert is_begun.wait(10)
+    try:
+        table.register_shared("b", device.share_memory(SIZE).handle, SIZE, 0)
+    finally:
+        is_over.set()
+        look.join()
+    assert names(table) == ["b"]
+    table.close()
+    assert (table.num_regions, device.leaks()) == (0, [])
