@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from onnx import helper
@@ -15,6 +16,7 @@ from headrace.engines.model_folder import ModelSource
 from headrace.engines.ort import OrtContext, OrtEngine
 from headrace.errors import ConfigError, EngineError, NotFoundError, UnavailableError
 from headrace.loader import Loader, LoadOptions
+from headrace.warm_batches import WarmBatches
 from helpers import onnx_models
 from helpers.loading import Loading
 from helpers.onnx_models import SLOW_CONFIG, STRING, model, port, save
@@ -152,6 +154,24 @@ def test_a_model_of_strings_never_runs_inline(loading: Loading) -> None:
     save(built, loading.folder / "m/1/model.onnx")
     assert loading.load() == 0
     assert not loading.catalog.find("m", "").line.pool.is_inline
+
+
+@pytest.mark.parametrize("asked", ["", "dynamic_batching { }"])
+def test_batches_that_are_asked_for_are_all_tried(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """Others on a CPU while they pay."""
+    made: list[bool] = []
+
+    def note(*args: Any, is_optional: bool, **more: Any) -> WarmBatches:
+        made.append(is_optional)
+        return WarmBatches(*args, is_optional=is_optional, **more)
+
+    monkeypatch.setattr("headrace.opening.WarmBatches", note)
+    save(onnx_models.adds(1), loading.folder / "m/1/model.onnx")
+    (loading.folder / "m/config.pbtxt").write_text(f"max_batch_size: 8 {asked}")
+    assert loading.load() == 0
+    assert made == [not asked]
 
 
 def test_the_operator_s_number_of_slots_is_the_default(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from headrace.loader import LoadOptions
 from headrace.metrics.exposition import render
 from headrace.observe import observe_resources
 from headrace.slots.slot import NUM_LANES
+from headrace.warm_batches import WarmBatches
 from helpers.fake_plans import FILL_CONFIG, fill_plan
 from helpers.sim_served import SimServed
 
@@ -47,6 +49,19 @@ def test_every_lane_has_run_before_the_first_request(rig: SimServed) -> None:
     rig.run()
     assert [lane.memory for lane in lanes] == memories
     assert all(np.array_equal(each.answer, 2 * each.inputs[0]) for each in rig.asked)
+
+
+def test_all_batches_of_a_gpu_are_tried(rig: SimServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though nobody asks for them: there they cost the host nothing."""
+    made: list[bool] = []
+
+    def note(*args: Any, is_optional: bool, **more: Any) -> WarmBatches:
+        made.append(is_optional)
+        return WarmBatches(*args, is_optional=is_optional, **more)
+
+    monkeypatch.setattr("headrace.opening.WarmBatches", note)
+    rig.load(num_slots=1)
+    assert made == [False]
 
 
 def test_a_layout_of_the_warm_up_serves_requests(rig: SimServed) -> None:

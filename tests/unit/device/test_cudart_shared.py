@@ -31,6 +31,8 @@ class Machine:
         self.seen: list[bytes] = []
         self.num_open = 0
         self.num_cleared = 0
+        self.is_bound = False  # as a thread that has used CUDA never
+        self.is_dead = False
         self.ledger = Ledger()
         names = ("cudaError_t", "cudaIpcMemHandle_t", "cudaIpcMemLazyEnablePeerAccess")
         self.rt = SimpleNamespace(
@@ -46,7 +48,9 @@ class Machine:
         return CudartSharedBuffer(self.rt, self.driver, self, handle)  # type: ignore[arg-type]
 
     def bind_thread(self) -> None:
-        pass
+        if self.is_dead:
+            raise DeviceError("dead", sticky=True)
+        self.is_bound = True
 
     def fault(self, status: Any, doing: str) -> DeviceError:
         self.num_cleared += 1
@@ -56,6 +60,7 @@ class Machine:
         assert function(*args)[0] is rt.cudaError_t.cudaSuccess
 
     def _open(self, handle: Any, flags: int) -> tuple[Any, int | None]:
+        assert self.is_bound
         assert flags == rt.cudaIpcMemLazyEnablePeerAccess
         self.seen.append(ctypes.string_at(handle.getPtr(), HANDLE_BYTES))
         if self.status is not rt.cudaError_t.cudaSuccess:
@@ -65,6 +70,7 @@ class Machine:
 
     def _close(self, address: int) -> tuple[Any]:
         assert address == ADDRESS
+        assert self.is_bound or self.is_dead
         self.num_open -= 1
         return (rt.cudaError_t.cudaSuccess,)
 
@@ -99,6 +105,16 @@ def test_each_opening_is_closed_once() -> None:
     assert machine.num_open == 1
     second.close()
     assert machine.num_open == 0
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_closed_by_another_thread(is_dead: bool) -> None:
+    """Which has to choose the device first; a dead one cannot be chosen, and holds nothing up."""
+    machine = Machine()
+    buffer = machine.open(SECRET)
+    machine.is_bound, machine.is_dead = False, is_dead
+    buffer.close()
+    assert (machine.num_open, machine.is_bound, machine.ledger.names()) == (0, not is_dead, [])
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 65, 1 << 20])
