@@ -31,8 +31,8 @@ class RegionTensors:
     Attributes:
         table: All regions.
         inputs: By their place among the request's inputs.
-        early: Places of those that are needed before there is a block: elements of BYTES are
-            checked and shape tensors decide the layout, so they are read at once.
+        early: Places of those that are read at once, before there is a block: shape tensors, which
+            decide the layout, and BYTES, whose elements only the host can take.
         outputs: By their place in the engine's order.
     """
 
