@@ -24,7 +24,7 @@ from headrace.slots.lane import Lane
 from headrace.slots.pool import SlotPool
 from headrace.slots.slot import NUM_LANES, Slot
 from headrace.slots.warmup import capture_graphs, warm_up
-from headrace.trials import Trials, has_strings, plan_trials, shape_tensors
+from headrace.trials import Trials, has_free_inputs, has_strings, plan_trials, shape_tensors
 from headrace.warm_batches import WarmBatches, batching_of
 from headrace_proto.v1 import model_config_pb2 as config_pb
 
@@ -114,7 +114,7 @@ class SlotOpener:
 
         A model on the CPU that runs shorter than a hand-over to a thread gets one slot that runs it
         on the stepping thread instead: there the hand-over would cost more than the model. Not one
-        of strings: what a request of many takes would keep all others waiting.
+        of strings, or of inputs of any size: a large request would keep all others waiting.
 
         Args:
             engine: Closed by the caller.
@@ -131,7 +131,8 @@ class SlotOpener:
             clock=self._clock,
             is_optional=self._device.is_unified and not is_batching_asked,
         )
-        if isinstance(self._device, HostDevice) and not has_strings(engine):
+        is_bounded = not (has_strings(engine) or has_free_inputs(spec))
+        if isinstance(self._device, HostDevice) and is_bounded:
             inline = self._open_inline(
                 self._device, engine, spec, trials, batches, is_asked=is_batching_asked
             )

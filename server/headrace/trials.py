@@ -130,6 +130,12 @@ def has_strings(engine: Engine) -> bool:
     return any(each.datatype == "BYTES" for each in (*signature.inputs, *signature.outputs))
 
 
+def has_free_inputs(spec: ModelSpec) -> bool:
+    """Say whether an input has dimensions of any size: what a small one takes says nothing then."""
+    first = 1 if spec.max_batch_size else 0
+    return any(None in each.shape[first:] for each in spec.inputs)
+
+
 def shape_tensors(engine: Engine) -> tuple[int, ...]:
     """Return the places of shape tensors among the inputs."""
     inputs = enumerate(engine.signature.inputs)

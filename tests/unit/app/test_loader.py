@@ -19,7 +19,7 @@ from headrace.loader import Loader, LoadOptions
 from headrace.warm_batches import WarmBatches
 from helpers import onnx_models
 from helpers.loading import Loading
-from helpers.onnx_models import SLOW_CONFIG, STRING, model, port, save
+from helpers.onnx_models import FLOAT, SLOW_CONFIG, STRING, model, port, save
 
 
 @pytest.fixture
@@ -154,6 +154,27 @@ def test_a_model_of_strings_never_runs_inline(loading: Loading) -> None:
     save(built, loading.folder / "m/1/model.onnx")
     assert loading.load() == 0
     assert not loading.catalog.find("m", "").line.pool.is_inline
+
+
+@pytest.mark.parametrize(
+    ("shape", "config", "is_inline"),
+    [
+        (["n", 4], "max_batch_size: 8", True),  # 32 floats at most
+        (["n", "m"], "max_batch_size: 8", False),
+        ([4, "n"], "max_batch_size: 0", False),
+    ],
+)
+def test_only_models_of_bounded_inputs_run_inline(
+    loading: Loading, shape: list[int | str], config: str, is_inline: bool
+) -> None:
+    """What is measured at load is what a request takes at most."""
+    x, y = (port(name, FLOAT, shape) for name in "xy")
+    save(
+        model([helper.make_node("Neg", ["x"], ["y"])], [x], [y]), loading.folder / "m/1/model.onnx"
+    )
+    (loading.folder / "m/config.pbtxt").write_text(config)
+    assert loading.load() == 0
+    assert loading.catalog.find("m", "").line.pool.is_inline is is_inline
 
 
 @pytest.mark.parametrize("asked", ["", "dynamic_batching { }"])
