@@ -161,3 +161,13 @@ def test_a_second_key_makes_it_another_parameter() -> None:
     head += rest[2 + rest[1] :]
     changed = RequestParts(head, "", parts.raw)
     assert answer(kept, changed) == answer(preparer(Counting()), changed)
+
+
+@pytest.mark.parametrize("num_raw", [0, 2])
+def test_the_number_of_tensors_is_looked_at(num_raw: int) -> None:
+    """The head says how many there should be, and not how many came."""
+    kept = preparer(Counting())
+    answer(kept, parts_of("plain", {"sequence_id": 1}))
+    parts = parts_of("plain", {"sequence_id": 2})
+    changed = RequestParts(parts.head, "", [*parts.raw, *parts.raw][:num_raw])
+    assert answer(kept, changed) == answer(preparer(Counting()), changed)
