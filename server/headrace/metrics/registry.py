@@ -15,6 +15,7 @@ from headrace.metrics.catalogue import CATALOGUE, family
 from headrace.metrics.gpu import GpuProbe
 from headrace.metrics.histogram import BUCKETS_S, STAGES
 from headrace.metrics.machine import CpuProbe, MachineCollector, Probe
+from headrace.metrics.pace import Pace
 from headrace.metrics.recorder import ModelMetrics, Reading
 
 log = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ def _model_families(readings: list[tuple[ModelMetrics, Reading]]) -> Iterator[Me
         CATALOGUE["headrace_stage_seconds"].help,
         labels=("model", "version", "stage"),
     )
-    for model, reading in readings:
+    for model, reading in Pace().over(readings):
         labels = {"model": model.name, "version": model.version}
         counters = _inference_counters(reading)
         if model.cache.is_used:
