@@ -28,7 +28,7 @@ SHOWN = ("p50_ms", "p90_ms", "p99_ms", "p999_ms")
 
 def ask(server: Server) -> dict[str, Any]:
     """Return what the client saw."""
-    command = [HEADRACE.with_name("headrace-client"), "bench", "-u", server.address, "mlp"]
+    command = [str(HEADRACE.with_name("headrace-client")), "bench", "-u", server.address, "mlp"]
     command += ["--rate", str(RATE), "--arrivals", "poisson", "--duration-s", str(SECONDS)]
     done = subprocess.run([*command, "--json", "-q"], stdout=subprocess.PIPE, check=True)
     latency: dict[str, Any] = json.loads(done.stdout)["levels"][0]["seen"]["latency"]
