@@ -56,7 +56,7 @@ def test_a_queued_request_past_its_deadline_never_runs(client: RpcClient, slow: 
     """It costs the model nothing and is counted; those before it are answered."""
     seen = Seen(slow)
     calls = fill(client, slow, 2)
-    late = client.start(slow_message(SHORT), timeout_s=0.1)
+    late = client.start(slow_message(SHORT), timeout_s=0.25)
     assert told(late)[0] is Code.DEADLINE_EXCEEDED, told(late)
     Scrape.when(slow.metrics_address, lambda now: seen.moved(now)[2] == 1)
     assert_answered(calls)
@@ -93,9 +93,11 @@ def test_one_in_flight_that_is_cancelled_keeps_its_block_until_it_is_done(
 
 def test_a_deadline_in_flight_drops_the_result(client: RpcClient, slow: Server) -> None:
     """The caller is told in time, the block comes back when the engine is done."""
+    client.start(slow_message(SHORT)).result()  # so that it is connected
     seen = Seen(slow)
-    call = client.start(slow_message(LONG), timeout_s=0.1)
+    call = client.start(slow_message(4 * LONG), timeout_s=0.25)
     assert told(call)[0] is Code.DEADLINE_EXCEEDED
+    Scrape.when(slow.metrics_address, lambda now: seen.moved(now)[2] == 1)
     assert seen.at_rest() == (0, 0, 1)
     assert arrays(client.start(slow_message(SHORT, [1.0])).result())["y"].tolist() == [1.0]
 

@@ -25,6 +25,7 @@ REQUESTS: dict[str, Any] = {
     METADATA: pb.ModelMetadataRequest(name=NAME),
 }
 DEADLINE_EXCEEDED, NOT_FOUND = 4, 5
+DEADLINE_TEXTS = ("Deadline Exceeded", "its deadline passed, or can no longer be met")
 
 
 @pytest.mark.parametrize("path", [INFER, METADATA], ids=["of the front", "of the server behind"])
@@ -44,8 +45,8 @@ def test_a_text_of_a_status_is_encoded_once(server: Server, path: str) -> None:
 
 
 def test_the_text_of_a_deadline_is_encoded_once(slow: Server) -> None:
-    """The transport itself ends a call that runs for longer."""
+    """The transport ends a call that runs for longer; the core one that is known to."""
     with RawHttp2(slow.address) as client:
         answer = client.call(slow_message(LONG, [1.0]), grpc_timeout="100m")
     assert answer.grpc_status == DEADLINE_EXCEEDED
-    assert unquote(answer.grpc_message) == "Deadline Exceeded"
+    assert unquote(answer.grpc_message) in DEADLINE_TEXTS

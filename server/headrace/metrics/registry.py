@@ -97,13 +97,18 @@ class Metrics(Collector):
             self._sources.get(name, {}).pop(tuple(sorted(labels.items())), None)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family of models and sources, each model's figures of one moment."""
+        """Yield every family of models and sources, each model's figures of one moment.
+
+        All are read before the first is yielded, which may be written in slices, and gauges before
+        counters: what is no longer under way has been counted.
+        """
         with self._lock:
             models = list(self._models.values())
             sources = {name: dict(readers) for name, readers in self._sources.items() if readers}
-        yield from _model_families([(model, model.read()) for model in models])
-        for name, readers in sources.items():
-            yield self._source_family(name, readers)
+        families = [self._source_family(name, readers) for name, readers in sources.items()]
+        readings = [(model, model.read()) for model in models]
+        yield from _model_families(readings)
+        yield from families
 
     def _add(self, name: str, labels: dict[str, str], read: _Read) -> None:
         assert name in CATALOGUE, f"{name} is not in metrics/catalogue.py"

@@ -64,3 +64,21 @@ def test_a_page_is_the_same_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
         whole = render(metrics.registry, accept)
         monkeypatch.setattr("headrace.metrics.pace.SLICE_S", 0.0)
         assert render(metrics.registry, accept) == whole
+
+
+def test_what_is_no_longer_under_way_has_been_counted() -> None:
+    """A request that ends while the page is collected is in a gauge or in a counter."""
+    metrics = Metrics()
+    model = metrics.model("m", "1")
+    under_way = [1.0]
+
+    def read() -> float:
+        if under_way.pop():  # ends at the last moment before it is looked at
+            model.dropped("expired")
+        under_way.append(0.0)
+        return 0.0
+
+    metrics.add_source("headrace_lanes_in_flight", read, model="m", version="1")
+    page = render(metrics.registry)[0].decode()
+    assert 'headrace_lanes_in_flight{model="m",version="1"} 0.0' in page
+    assert 'headrace_dropped_total{model="m",reason="expired",version="1"} 1.0' in page
