@@ -11,6 +11,7 @@ import pytest
 
 from helpers import onnx_models
 from helpers.environments import perf_analyzer, run
+from helpers.scrape import Scrape, is_at_rest
 from helpers.server import Server, ServerPool
 
 # Short windows, and a spread that a shared machine cannot miss: this is not a measurement.
@@ -32,6 +33,12 @@ def analyze(server: Server, model: str, *arguments: str) -> str:
     binary, variables = perf_analyzer()
     command: list[str | Path] = [binary, "-m", model, "-i", "grpc", "-u", server.address, *QUICK]
     return run([*command, *arguments], timeout_s=90, env=variables)
+
+
+def num_failed(server: Server) -> float:
+    """How many requests to the model of the sequences have failed, once none is under way."""
+    reading = Scrape.when(server.metrics_address, is_at_rest)
+    return reading("nv_inference_request_failure", model="carries")
 
 
 def assert_measured(server: Server, *arguments: str) -> None:
@@ -65,10 +72,10 @@ def test_streaming_at_concurrency_one_to_four(server: Server) -> None:
 )
 def test_sequences(server: Server, load: tuple[str, ...]) -> None:
     """Of a model that keeps state: every part of every sequence is answered."""
-    failed = server.metrics()["nv_inference_request_failure"]
+    failed = num_failed(server)
     printed = analyze(server, "carries", "--sequence-length", "5", "-b", "1", *load)
     assert re.findall(r"Sequence count: [1-9]\d* \([1-9]", printed), printed
-    assert server.metrics()["nv_inference_request_failure"] == failed
+    assert num_failed(server) == failed
 
 
 def test_a_response_cache(servers: ServerPool, tmp_path: Path) -> None:
