@@ -36,9 +36,13 @@ def analyze(server: Server, model: str, *arguments: str) -> str:
 
 
 def num_failed(server: Server) -> float:
-    """How many requests to the model of the sequences have failed, once none is under way."""
+    """How many requests to the model of the sequences have failed, once none is under way.
+
+    Not those that the client takes back, as it does when it has measured for long enough.
+    """
     reading = Scrape.when(server.metrics_address, is_at_rest)
-    return reading("nv_inference_request_failure", model="carries")
+    name, of = "nv_inference_request_failure", {"model": "carries"}
+    return reading(name, **of) - reading(name, reason="CANCELED", **of)
 
 
 def assert_measured(server: Server, *arguments: str) -> None:
