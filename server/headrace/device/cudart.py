@@ -24,7 +24,7 @@ from headrace.device.cudart_graph import CudartGraph, capture
 from headrace.device.cudart_memory import CudartPinnedRange, DeviceMemory, PinnedBuffer
 from headrace.device.cudart_shared import CudartSharedBuffer, can_open
 from headrace.device.event_rules import NEVER_RECORDED, check_timed
-from headrace.device.ledger import Ledger, seal
+from headrace.device.ledger import STREAM_METHODS, Ledger, seal
 from headrace.errors import DeviceError
 
 log = logging.getLogger(__name__)
@@ -34,16 +34,6 @@ _NOT_READY = rt.cudaError_t.cudaErrorNotReady
 _H2D = rt.cudaMemcpyKind.cudaMemcpyHostToDevice
 _D2H = rt.cudaMemcpyKind.cudaMemcpyDeviceToHost
 _D2D = rt.cudaMemcpyKind.cudaMemcpyDeviceToDevice
-_METHODS = (
-    "copy_h2d",
-    "copy_d2h",
-    "copy_d2d",
-    "clear",
-    "launch",
-    "capture",
-    "record",
-    "synchronize",
-)
 _memcpy_async = rt.cudaMemcpyAsync
 _event_record = rt.cudaEventRecord
 _event_query = rt.cudaEventQuery
@@ -155,7 +145,7 @@ class CudartStream:
             self._is_closed = True
             self._device.ledger.strike(self.name)
             # Sealed first: the binding takes a dead handle, and None for the default stream.
-            seal(self, self.name, _METHODS)
+            seal(self, self.name, (*STREAM_METHODS, "capture"))
             self._device.release("draining a stream", rt.cudaStreamSynchronize, self.raw)
             self._device.release("closing a stream", rt.cudaStreamDestroy, self.raw)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import resource
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -54,7 +55,34 @@ class PinnedBuffer:
             self._free(self.ptr)
 
 
-class CudartPinnedRange:
+class HeldMemory:
+    """Memory of others that CUDA holds for the device until this is closed."""
+
+    def __init__(self, device: CudartDevice, kind: str, let_go: Callable[[], None]) -> None:
+        """Note what is held.
+
+        Args:
+            device: Whose context holds it.
+            kind: What the ledger calls it.
+            let_go: Gives it back to CUDA; logs what fails.
+        """
+        self._let_go = let_go
+        self._bind_thread = device.bind_thread
+        self._ledger = device.ledger
+        self._name = device.ledger.enter(kind)
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Let go of it; a second call does nothing. No copy may be under way."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._ledger.strike(self._name)
+            with suppress(DeviceError):  # a dead device: the memory is let go of all the same
+                self._bind_thread()
+            self._let_go()
+
+
+class CudartPinnedRange(HeldMemory):
     """Host memory of others, page-locked for copies."""
 
     def __init__(self, rt: Any, device: CudartDevice, address: int, size_bytes: int) -> None:
@@ -66,20 +94,8 @@ class CudartPinnedRange:
         flags = rt.cudaHostRegisterPortable
         device.call(pinning(size_bytes), rt.cudaHostRegister, address, size_bytes, flags)
         self.ptr = HostPtr(address)
-        self._unpin = partial(device.release, "unpinning memory", rt.cudaHostUnregister, address)
-        self._bind_thread = device.bind_thread
-        self._ledger = device.ledger
-        self._name = device.ledger.enter("pinned range")
-        self._is_closed = False
-
-    def close(self) -> None:
-        """Let go of it; a second call does nothing."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._ledger.strike(self._name)
-            with suppress(DeviceError):  # a dead device: the memory is let go of all the same
-                self._bind_thread()
-            self._unpin()
+        unpin = partial(device.release, "unpinning memory", rt.cudaHostUnregister, address)
+        super().__init__(device, "pinned range", unpin)
 
 
 class DeviceMemory:

@@ -12,12 +12,12 @@ Rules
 from __future__ import annotations
 
 import ctypes
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.device.base import DevicePtr
 from headrace.device.cudart_errors import device_error
+from headrace.device.cudart_memory import HeldMemory
 from headrace.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def can_open(rt: Any, index: int) -> bool:
     return status is rt.cudaError_t.cudaSuccess and bool(value)
 
 
-class CudartSharedBuffer:
+class CudartSharedBuffer(HeldMemory):
     """An opening of such memory."""
 
     def __init__(self, rt: Any, driver: Any, device: CudartDevice, handle: bytes) -> None:
@@ -66,26 +66,14 @@ class CudartSharedBuffer:
                 raise error
             raise DeviceError(_WHY, code=error.code, name=error.name)
         closing = "closing memory of another process"
-        self._close = partial(device.release, closing, rt.cudaIpcCloseMemHandle, address)
+        close = partial(device.release, closing, rt.cudaIpcCloseMemHandle, address)
         try:
             self.size_bytes = _bytes_behind(driver, address)
         except BaseException:
-            self._close()
+            close()
             raise
         self.ptr = DevicePtr(int(address))
-        self._bind_thread = device.bind_thread
-        self._ledger = device.ledger
-        self._name = device.ledger.enter("shared buffer")
-        self._is_closed = False
-
-    def close(self) -> None:
-        """Let go of it; a second call does nothing. No copy may be under way."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._ledger.strike(self._name)
-            with suppress(DeviceError):  # a dead device: the memory is let go of all the same
-                self._bind_thread()
-            self._close()
+        super().__init__(device, "shared buffer", close)
 
 
 def _handle(rt: Any, handle: bytes) -> Any:

@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING
 
 from headrace.device.base import DevicePtr, Event, HostPtr, StreamHandle
 from headrace.device.flag_event import FlagEvent
-from headrace.device.ledger import Ledger, seal
+from headrace.device.ledger import STREAM_METHODS, Ledger, seal
 
 if TYPE_CHECKING:
     from headrace.device.host import HostDevice
 
 log = logging.getLogger(__name__)
 
-_METHODS = ("copy_h2d", "copy_d2h", "copy_d2d", "clear", "launch", "record", "synchronize")
 _Item = Callable[[], object] | tuple[FlagEvent, int] | None  # work, a recording, or the end
 
 
@@ -89,7 +88,7 @@ class HostStream:
             self._queue.put(None)
             self._worker.join()
             self._ledger.strike(self._name)
-            seal(self, self._name, _METHODS)
+            seal(self, self._name, STREAM_METHODS)
 
     def _run(self) -> None:
         get = self._queue.get
@@ -179,7 +178,7 @@ class InlineStream:
         if not self._is_closed:
             self._is_closed = True
             self._ledger.strike(self._name)
-            seal(self, self._name, _METHODS)
+            seal(self, self._name, STREAM_METHODS)
             if self._error is not None:
                 log.error(
                     "%s was closed with an error that no event saw",

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import Final, NoReturn
+
+STREAM_METHODS: Final = (
+    "copy_h2d",
+    "copy_d2h",
+    "copy_d2d",
+    "clear",
+    "launch",
+    "record",
+    "synchronize",
+)
+"""What nobody may call of a stream that is closed."""
 
 
 class Ledger:

@@ -18,22 +18,11 @@ from typing import TYPE_CHECKING
 
 from headrace.device.base import DevicePtr, Event, HostPtr, StreamHandle
 from headrace.device.flag_event import FlagEvent
-from headrace.device.ledger import Ledger, seal
+from headrace.device.ledger import STREAM_METHODS, Ledger, seal
 from headrace.device.sim_memory import Place
 
 if TYPE_CHECKING:
     from headrace.device.sim import SimDevice
-
-_METHODS = (
-    "copy_h2d",
-    "copy_d2h",
-    "copy_d2d",
-    "clear",
-    "launch",
-    "capture",
-    "record",
-    "synchronize",
-)
 
 
 class SimEvent(FlagEvent):
@@ -165,7 +154,7 @@ class SimStream:
             self._is_closed = True
             self._device.forget(self)
             self._ledger.strike(self.name)
-            seal(self, self.name, _METHODS)
+            seal(self, self.name, (*STREAM_METHODS, "capture"))
 
     def _copy(self, dst: tuple[int, Place], src: tuple[int, Place], size_bytes: int) -> None:
         if size_bytes:
