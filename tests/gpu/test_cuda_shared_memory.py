@@ -62,22 +62,19 @@ class Shared:
     def submit(self, size: int, source: str = "r", target: str = "r") -> None:
         """A request of so many bytes at 0, whose answer is wanted at OUT_AT."""
         from headrace.regions.part import RegionPart
-        from headrace.scheduling.region_request import RegionRequest
+        from helpers.region_rig import region_request
 
         def on_end(_: object, outputs: Sequence[Any] | None, error: Exception | None) -> None:
             self.ends.append(error or [len(data) for _, data in outputs or ()])
 
         now = time.monotonic()
-        request = RegionRequest(
+        request = region_request(
             self.table,
             {0: RegionPart(target, OUT_AT, size)},
             self.core.line,
             self.core.layout_for(size),
-            (RegionPart(source, 0, size),),
-            rows=1,
-            deadline=None,
-            received_at=now,
-            parsed_at=now,
+            RegionPart(source, 0, size),
+            now=now,
             on_end=on_end,
         )
         self.core.scheduler.submit(request, now)

@@ -55,22 +55,19 @@ class Shared:
 
     def submit(self) -> None:
         from headrace.regions.part import RegionPart
-        from headrace.scheduling.region_request import RegionRequest
+        from helpers.region_rig import region_request
 
         def on_end(_: object, outputs: Sequence[Any] | None, error: Exception | None) -> None:
             self.ends.append(error or [len(data) for _, data in outputs or ()])
 
         now = time.monotonic()
-        request = RegionRequest(
+        request = region_request(
             self.table,
             {0: RegionPart("out", 0, SIZE)},
             self.core.line,
             self.core.layout_for(SIZE),
-            (RegionPart("in", 0, SIZE),),
-            rows=1,
-            deadline=None,
-            received_at=now,
-            parsed_at=now,
+            RegionPart("in", 0, SIZE),
+            now=now,
             on_end=on_end,
         )
         self.core.scheduler.submit(request, now)

@@ -14,7 +14,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 class Scrape:
-    """One reading of a metrics endpoint ("host:port").
+    """One reading of a metrics endpoint ("host:port"); `samples` are (name, labels, value).
 
     The library's parser takes a third of a second for some thousand lines, longer than much of what
     tests wait for; that it can read the page is asked elsewhere.
@@ -23,7 +23,7 @@ class Scrape:
     def __init__(self, address: str) -> None:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
             text = reply.read().decode()
-        self._samples = [
+        self.samples: list[tuple[str, dict[str, str], float]] = [
             (name, dict(_LABEL.findall(labels)), float(value))
             for name, labels, value in _SAMPLE.findall(text)
         ]
@@ -32,18 +32,13 @@ class Scrape:
         """The sum of a metric's samples that have these labels; counters by either name."""
         return sum(
             value
-            for found, has, value in self._samples
+            for found, has, value in self.samples
             if found in (name, f"{name}_total") and labels.items() <= has.items()
         )
 
-    @property
-    def samples(self) -> list[tuple[str, dict[str, str], float]]:
-        """Name, labels and value of each."""
-        return self._samples
-
     def labels(self, name: str) -> set[tuple[str, ...]]:
         """The label names that a metric's samples have."""
-        return {tuple(sorted(has)) for found, has, _ in self._samples if found.startswith(name)}
+        return {tuple(sorted(has)) for found, has, _ in self.samples if found.startswith(name)}
 
     @classmethod
     def when(cls, address: str, is_so: Callable[[Self], bool], timeout_s: float = WAIT_S) -> Self:
@@ -55,7 +50,7 @@ class Scrape:
 
     def shown(self) -> list[str]:
         """What is not zero, for messages."""
-        return [f"{name}{has}={value}" for name, has, value in self._samples if value]
+        return [f"{name}{has}={value}" for name, has, value in self.samples if value]
 
 
 def num_inside(reading: Scrape) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace.regions.file import RegionFile, open_file
 from headrace.regions.key import file_name
+from headrace.regions.opening import Copier
 from headrace.regions.table import Quota, RegionTable
 
 
@@ -35,9 +36,9 @@ class SharedFiles:
         self.opened.append(file)
         return file
 
-    def table(self, **quota: float) -> RegionTable:
-        """A table whose regions lie here."""
-        return RegionTable(self.open, Quota(**quota))  # type: ignore[arg-type]
+    def table(self, device: Copier | None = None, **quota: float) -> RegionTable:
+        """A table whose regions lie here, or in memory of `device`, which then copies them."""
+        return RegionTable(self.open, Quota(**quota), device)  # type: ignore[arg-type]
 
 
 def is_open(file: RegionFile) -> bool:

@@ -23,7 +23,7 @@ from headrace.errors import (
     UnsupportedError,
 )
 from headrace.regions.part import RegionPart
-from headrace.regions.table import MAX_NAME_CHARS, Quota, RegionTable
+from headrace.regions.table import MAX_NAME_CHARS, RegionTable
 from helpers.shared_files import SharedFiles, is_open
 
 SIZE = 1000
@@ -44,13 +44,9 @@ def files(tmp_path: Path) -> SharedFiles:
     return made
 
 
-def table_of(files: SharedFiles, device: SimDevice | None, **quota: float) -> RegionTable:
-    return RegionTable(files.open, Quota(**quota), device)  # type: ignore[arg-type]
-
-
 @pytest.fixture
 def table(files: SharedFiles, device: SimDevice) -> Iterator[RegionTable]:
-    made = table_of(files, device)
+    made = files.table(device)
     yield made
     made.close()
     assert (made.num_regions, made.num_bytes, device.leaks()) == (0, 0, [])
@@ -85,7 +81,7 @@ def test_a_region_lies_within_what_is_shared(
     files: SharedFiles, device: SimDevice, size: int
 ) -> None:
     """Nothing stays open that is refused, and the next one is taken."""
-    table = table_of(files, device, max_bytes=ANY)
+    table = files.table(device, max_bytes=ANY)
     foreign = device.share_memory(SIZE)
     with pytest.raises(RequestError, match="'r'"):
         table.register_shared("r", foreign.handle, size, 0)
@@ -189,7 +185,7 @@ def test_it_is_closed_after_its_last_use_and_not_by_whoever_ends_it(
     files: SharedFiles, device: SimDevice
 ) -> None:
     """To close takes long; until then it counts, and its name is free."""
-    table = table_of(files, device, max_regions=2)
+    table = files.table(device, max_regions=2)
     handle = device.share_memory(SIZE).handle
     table.register_shared("r", handle, SIZE, 0)
     held = table.hold([RegionPart("r", 0, 1)], 0)
@@ -208,7 +204,7 @@ def test_it_is_closed_after_its_last_use_and_not_by_whoever_ends_it(
 
 def test_the_quota_is_of_both_kinds_together(files: SharedFiles, device: SimDevice) -> None:
     """Regions and bytes; what is over is not even opened."""
-    table = table_of(files, device, max_regions=2, max_bytes=150)
+    table = files.table(device, max_regions=2, max_bytes=150)
     table.register("file", "m", 0, 100, 0)
     handle = device.share_memory(SIZE).handle
     before = device.leaks()
@@ -225,7 +221,7 @@ def test_nobody_knows_whose_it_is_so_it_goes_when_its_room_is_needed(
     files: SharedFiles, device: SimDevice
 ) -> None:
     """After its lease, the one that was not used for the longest time, and at once."""
-    table = table_of(files, device, max_regions=2, lease_s=60)
+    table = files.table(device, max_regions=2, lease_s=60)
     foreign = device.share_memory(SIZE)
     table.register_shared("a", foreign.handle, 1, 0)
     table.register_shared("b", foreign.handle, 1, 5)
@@ -247,7 +243,7 @@ def test_a_device_without_memory_of_its_own_offers_none(
 ) -> None:
     """Nor does a table without a device; files are taken."""
     device = None if is_unified is None else SimDevice(is_unified=is_unified)
-    table = table_of(files, device)
+    table = files.table(device)
     assert not table.takes_device_memory
     with pytest.raises(UnsupportedError, match="CUDA shared memory region 'r' cannot"):
         table.register_shared("r", bytes(64), 8, 0)
@@ -258,7 +254,7 @@ def test_a_device_without_memory_of_its_own_offers_none(
 def test_a_dead_device_is_no_fault_of_the_caller(files: SharedFiles) -> None:
     """It is told as what it is."""
     device = SimDevice()
-    table = table_of(files, device)
+    table = files.table(device)
     handle = device.share_memory(SIZE).handle
     device.fail_device()
     with pytest.raises(DeviceError, match="illegal address"):
@@ -284,7 +280,7 @@ def test_whatever_is_done_the_counts_are_right_and_what_is_held_is_open(
     files.opened.clear()
     os.truncate(files.folder / "m", SIZE)
     device = SimDevice()
-    table = table_of(files, device, max_regions=3, max_bytes=250, lease_s=5)
+    table = files.table(device, max_regions=3, max_bytes=250, lease_s=5)
     foreign, held = device.share_memory(100), []
     for now, (what, name, number) in enumerate(steps):
         try:
@@ -338,7 +334,7 @@ def test_room_that_another_thread_is_making_is_waited_for(
 ) -> None:
     """A region comes while a look lets go of one that left: there is room for it."""
     is_begun, is_over = Event(), Event()
-    table = table_of(files, device, max_regions=1)
+    table = files.table(device, max_regions=1)
     table.register_shared("a", device.share_memory(SIZE).handle, SIZE, 0)
     (region,) = table.listed("a", on_device=True)
     assert isinstance(region.pin, SimShared)

@@ -34,10 +34,6 @@ def files(tmp_path: Path) -> SharedFiles:
     return made
 
 
-def table_of(files: SharedFiles, device: SimDevice, **quota: float) -> RegionTable:
-    return RegionTable(files.open, Quota(**quota), device)  # type: ignore[arg-type]
-
-
 def copied(device: SimDevice, region: Region, size: int) -> bytes:
     """The first bytes of a region, by way of the device."""
     assert isinstance(region.pin, RegionPin)
@@ -55,7 +51,7 @@ def copied(device: SimDevice, region: Region, size: int) -> bytes:
 @pytest.mark.parametrize("offset", [0, 1, 4096, 5000, 8191])
 def test_the_device_sees_the_piece(files: SharedFiles, device: SimDevice, offset: int) -> None:
     """Wherever it begins; what the device writes there is in the file."""
-    table = table_of(files, device)
+    table = files.table(device)
     table.register("r", "m", offset, 100, 0)
     (region,) = table.listed("r")
     assert copied(device, region, 100) == (files.folder / "m").read_bytes()[offset : offset + 100]
@@ -73,7 +69,7 @@ def test_the_device_sees_the_piece(files: SharedFiles, device: SimDevice, offset
 
 def test_a_mapping_of_our_own_is_nobody_elses(files: SharedFiles, device: SimDevice) -> None:
     """Nor is one of a second region in the same file."""
-    table = table_of(files, device, lease_s=10)
+    table = files.table(device, lease_s=10)
     table.register("a", "m", 0, SIZE, 0)
     table.register("b", "m", 0, SIZE, 0)
     (a, b) = table.listed("")
@@ -88,7 +84,7 @@ def test_it_is_unpinned_after_its_last_use_and_not_by_whoever_ends_it(
     files: SharedFiles, device: SimDevice
 ) -> None:
     """Until then it counts: by the next look, or the next that is registered."""
-    table = table_of(files, device, max_regions=1)
+    table = files.table(device, max_regions=1)
     table.register("r", "m", 0, SIZE, 0)
     held = table.hold([RegionPart("r", 0, 1)], 0)
     table.unregister("r")

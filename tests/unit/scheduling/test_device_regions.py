@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NoReturn
 
 import numpy as np
@@ -11,33 +11,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.engines.layout import plan_layout
-from headrace.errors import AbandonedError, DeviceError, HeadraceError, NotFoundError, RequestError
+from headrace.errors import AbandonedError, DeviceError, NotFoundError, RequestError
 from headrace.regions.part import RegionPart
 from headrace.regions.table import Quota, RegionTable
 from headrace.scheduling.region_request import RegionRequest
-from headrace.scheduling.request import Buffer, Request
-from headrace.slots.batch import Output
 from helpers.core_rig import Rig
-
-SIZE = 5000
-IN, OUT = RegionPart("in", 0, SIZE), RegionPart("out", 0, SIZE)
+from helpers.region_rig import IN, OUT, SIZE, RegionRig
 
 
 def no_file(key: str) -> NoReturn:
     raise AssertionError(key)
 
 
-class Shared:
-    """The core, memory of another process for inputs and for outputs, and requests between them."""
+class Shared(RegionRig):
+    """Memory of another process for inputs and for outputs, and requests between them."""
 
     def __init__(self, **rig: int) -> None:
-        self.rig = Rig(num_slots=1, **rig)  # type: ignore[arg-type]
-        self.table = RegionTable(no_file, Quota(), self.rig.device)
-        self.source, self.target = (self.rig.device.share_memory(SIZE + 100) for _ in range(2))
+        core = Rig(num_slots=1, **rig)  # type: ignore[arg-type]
+        super().__init__(core, RegionTable(no_file, Quota(), core.device))
+        self.source, self.target = (core.device.share_memory(SIZE + 100) for _ in range(2))
         self.target.array[:] = 0
         self.source.array[:] = 0
         self.register()
-        self.ends: list[bytes | Exception] = []
 
     def register(self) -> None:
         self.table.register_shared("in", self.source.handle, SIZE, 0)
@@ -50,46 +45,11 @@ class Shared:
 
     @property
     def num_open(self) -> int:
-        return sum(name.startswith("shared") for name in self.rig.device.leaks())
+        return self.num_held("shared")
 
     @property
     def num_uses(self) -> int:
         return sum(region.num_uses for region in self.table.listed("", on_device=True))
-
-    def request(
-        self,
-        source: Buffer | RegionPart = IN,
-        wanted: RegionPart | None = OUT,
-        *,
-        is_size_known: bool = True,
-    ) -> RegionRequest:
-        def on_end(_: Request, outputs: Sequence[Output] | None, error: Exception | None) -> None:
-            self.ends.append(error or bytes((outputs or [((), b"")])[0][1]))
-
-        now, layout = self.rig.clock(), self.rig.layout(len(source))
-        if not is_size_known:
-            layout = plan_layout(layout.input_shapes, layout.input_sizes, None, ())
-        return RegionRequest(
-            self.table,
-            {} if wanted is None else {0: wanted},
-            self.rig.line,
-            layout,
-            (source,),
-            rows=1,
-            deadline=None,
-            received_at=now,
-            parsed_at=now,
-            on_end=on_end,
-        )
-
-    def submit(self, *args: RegionPart | bytes | None) -> RegionRequest:
-        request = self.request(*args)  # type: ignore[arg-type]
-        try:
-            self.rig.scheduler.submit(request, self.rig.clock())
-        except HeadraceError:
-            request.let_go()
-            raise
-        return request
 
     def close(self) -> None:
         self.table.close()
@@ -161,10 +121,12 @@ def test_what_lies_elsewhere_is_refused(
 
 def test_an_output_of_a_size_that_only_the_run_tells_is_refused(shared: Shared) -> None:
     """Before anything is done; it may be asked for in the message."""
+    known = shared.rig.layout(SIZE)
+    layout = plan_layout(known.input_shapes, known.input_sizes, None, ())
     with pytest.raises(RequestError, match="'out', which lies in a GPU's memory.*in the message"):
-        shared.request(IN, OUT, is_size_known=False)
+        shared.request(IN, OUT, layout=layout)
     assert shared.num_uses == 0
-    shared.request(IN, None, is_size_known=False).let_go()
+    shared.request(IN, None, layout=layout).let_go()
 
 
 def test_what_is_handed_over_to_the_steps_of_an_ensemble_is_refused(shared: Shared) -> None:

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import AbandonedError, DeviceError, HeadraceError, NotFoundError, RequestError
+from headrace.errors import AbandonedError, DeviceError, NotFoundError, RequestError
 from headrace.regions.part import RegionPart
-from headrace.regions.table import Quota, RegionTable
 from headrace.scheduling import region_request
 from headrace.scheduling.region_request import RegionRequest
-from headrace.scheduling.request import Buffer, Request
-from headrace.slots.batch import Output
 from helpers.core_rig import Rig
+from helpers.region_rig import IN, OUT, SIZE, RegionRig
 from helpers.shared_files import SharedFiles, is_open
 
-SIZE = 5000
-IN, OUT = RegionPart("in", 0, SIZE), RegionPart("out", 0, SIZE)
 
-
-class Shared:
-    """The core, a file of two regions, and requests that go from the one into the other."""
+class Shared(RegionRig):
+    """A file of two regions, and requests that go from the one into the other."""
 
     def __init__(self, folder: Path, *, is_direct: bool = False, **rig: int) -> None:
-        self.rig = Rig(num_slots=1, **rig)  # type: ignore[arg-type]
+        core = Rig(num_slots=1, **rig)  # type: ignore[arg-type]
         self.files = SharedFiles(folder)
         self.path = self.files.make("memory", bytes(2 * SIZE))
-        pinner = self.rig.device if is_direct else None
-        self.table = RegionTable(self.files.open, Quota(), pinner)
+        super().__init__(core, self.files.table(core.device if is_direct else None))
         self.register()
-        self.ends: list[bytes | Exception] = []
 
     def register(self) -> None:
         self.table.register("in", "memory", 0, SIZE, 0)
@@ -49,44 +42,13 @@ class Shared:
         """What stands in the output's region."""
         return set(self.path.read_bytes()[SIZE:])
 
-    def request(
-        self,
-        source: Buffer | RegionPart = IN,
-        wanted: RegionPart | None = OUT,
-    ) -> RegionRequest:
-        def on_end(_: Request, outputs: Sequence[Output] | None, error: Exception | None) -> None:
-            self.ends.append(error or bytes((outputs or [((), b"")])[0][1]))
-
-        now = self.rig.clock()
-        return RegionRequest(
-            self.table,
-            {} if wanted is None else {0: wanted},
-            self.rig.line,
-            self.rig.layout(len(source)),
-            (source,),
-            rows=1,
-            deadline=None,
-            received_at=now,
-            parsed_at=now,
-            on_end=on_end,
-        )
-
-    def submit(self, *args: RegionPart | bytes | None) -> RegionRequest:
-        request = self.request(*args)  # type: ignore[arg-type]
-        try:
-            self.rig.scheduler.submit(request, self.rig.clock())
-        except HeadraceError:
-            request.let_go()
-            raise
-        return request
-
     @property
     def num_uses(self) -> int:
         return sum(region.num_uses for region in self.table.listed(""))
 
     @property
     def num_pinned(self) -> int:
-        return sum(name.startswith("pinned") for name in self.rig.device.leaks())
+        return self.num_held("pinned")
 
     def close(self) -> None:
         self.table.close()
