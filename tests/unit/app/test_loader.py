@@ -156,12 +156,18 @@ def test_a_model_of_strings_never_runs_inline(loading: Loading) -> None:
     assert not loading.catalog.find("m", "").line.pool.is_inline
 
 
+WITHOUT_BATCHES = """max_batch_size: 0
+  input { name: "x" data_type: TYPE_FP32 dims: [-1, 4] }
+  output { name: "y" data_type: TYPE_FP32 dims: [-1, 4] }"""
+
+
 @pytest.mark.parametrize(
     ("shape", "config", "is_inline"),
     [
         (["n", 4], "max_batch_size: 8", True),  # 32 floats at most
         (["n", "m"], "max_batch_size: 8", False),
         ([4, "n"], "max_batch_size: 0", False),
+        (["n", 4], WITHOUT_BATCHES, False),  # one request may have all the rows
     ],
 )
 def test_only_models_of_bounded_inputs_run_inline(
