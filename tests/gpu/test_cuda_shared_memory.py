@@ -201,7 +201,11 @@ def test_an_owner_that_is_gone_shares_nothing_new(needs_gpu: None, how: str) -> 
 def test_an_owner_that_goes_while_it_is_registered(
     core: CudaRig, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each request ends, and the GPU serves the next owner, whatever became of that memory."""
+    """Each request ends, that memory is free after the region, and the next owner is served."""
+    from cuda.bindings import runtime as rt
+
+    from helpers.cudart_rig import checked
+
     shared = Shared(core)
     with Owner(ROOM) as gone:
         shared.register("r", gone)
@@ -217,8 +221,11 @@ def test_an_owner_that_goes_while_it_is_registered(
         print(f"\nafter the owner's {how}: {shared.ends}")
     assert len(shared.ends) == 5
     core.device.check()
+    held, _ = checked(rt.cudaMemGetInfo())
     shared.table.unregister("", on_device=True)
     shared.table.sweep(0)
+    free, _ = checked(rt.cudaMemGetInfo())
+    assert free - held >= ROOM
     with Owner(ROOM) as owner:
         shared.register("r", owner)
         owner.fill(2, SIZE)

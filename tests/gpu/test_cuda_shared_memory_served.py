@@ -5,9 +5,7 @@ They ask by Triton's RPCs over a socket; `helpers/cuda_owner.py` has the memory,
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,32 +35,10 @@ class Served:
         return dict(self.server.metrics())
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """`headrace serve` on GPU 0, with an identity of bytes by ONNX Runtime's CUDA provider."""
-    from helpers.server import serving
-    from load.models import write_repository
-
-    folder = tmp_path_factory.mktemp("models")
-    script = folder / "headrace"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace "$@"\n', "utf-8")
-    script.chmod(0o700)
-    models = write_repository(Path(folder / "repository"), ["identity_uint8"])
-    arguments = ("--model-repository", models, "--device", "cudart", "--allow-client-shm")
-    with serving(*arguments, headrace=script) as server:
-        yield server
-
-
 @pytest.fixture
-def needs_serving(needs_cuda_provider: None) -> None:
-    """What a whole server and its model need."""
-    pytest.importorskip("ml_dtypes", reason="ml_dtypes, which makes the models, is not installed")
-
-
-@pytest.fixture
-def served(needs_serving: None, request: pytest.FixtureRequest) -> Iterator[Served]:
+def served(shm_server: Any) -> Iterator[Served]:
     """The server of this file, without a region."""
-    served = Served(request.getfixturevalue("running"))
+    served = Served(shm_server)
     yield served
     served.client.ask("CudaSharedMemoryUnregister")
     served.client.channel.close()

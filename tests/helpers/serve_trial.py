@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from headrace_client import Client
-from helpers.server import NO_DEBUG, serving
+from helpers.server import NO_DEBUG, launcher, serving
 
 Array = NDArray[Any]
 
@@ -25,15 +24,6 @@ def expected(onnx_path: Path, x: Array) -> Array:
     session = onnxruntime.InferenceSession(str(onnx_path), providers=["CPUExecutionProvider"])
     answer: Array = session.run(None, {"x": x})[0]
     return answer
-
-
-def launcher(folder: Path) -> Path:
-    """Return a `headrace` for the Python at hand, where none is installed beside it."""
-    path = folder / "headrace"
-    text = f"#!{sys.executable}\nfrom headrace.cli import main\n\nmain()\n"
-    path.write_text(text, "utf-8")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
 
 
 def answers(

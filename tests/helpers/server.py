@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 from collections import defaultdict
@@ -157,6 +158,15 @@ def serving(
             server.kill()
         if sys.exc_info()[0] is not None:
             sys.stderr.write(f"--- headrace serve printed:\n{server.output()}")
+
+
+def launcher(folder: Path) -> Path:
+    """Return a `headrace` for the Python at hand, where none is installed beside it."""
+    path = folder / "headrace"
+    text = f"#!{sys.executable}\nfrom headrace.cli import main\n\nmain()\n"
+    path.write_text(text, "utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
 
 
 class ServerPool:

@@ -1,113 +1,46 @@
-"""Frames by shared memory against frames in messages: `python -m load.shm`.
+"""Frames by shared memory against frames in messages: `python -m load.shm [--device cudart]`.
 
-One client process keeps so many calls of the identity model in flight. In messages it sends the
-same bytes again and again; by shared memory it writes its frame into its region before each call,
-as a camera would. Rates and CPU are medians over rounds, each round one measurement of every kind.
+One client process (`load.shm_frames`) keeps so many calls of the identity model in flight, on a GPU
+also with frames in the GPU's memory. Rates and CPU are medians over rounds, each round one
+measurement of every kind.
 
 Then, once more for each kind, the host's copies of a frame are counted in the server: `copies.c` is
 loaded before the C library and counts the bytes of pieces from 4 KiB on, by memcpy, sockets and
-files. Needs a C compiler; without one, that part is left out and said to be.
+files; what the GPU's engines copied out of regions and into them is the server's own figure. Needs
+a C compiler; without one, that part is left out and said to be.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import mmap
 import os
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Any
-
-import grpc
-import grpc.aio
-import uvloop
 
 from helpers import process_tree
-from helpers.messages import infer, tensor
-from helpers.raw_http2 import INFER
-from helpers.rpc_client import RpcClient
-from helpers.server import NO_DEBUG, TRANSPORTS, serving
-from helpers.shm_client import Memory, part, register
-from load.grpc_client import OPTIONS, Load
+from helpers.server import HEADRACE, NO_DEBUG, TRANSPORTS, Server, launcher, serving
 from load.models import CATALOGUE, write_repository
-from load.work import request
+from load.shm_frames import WAYS
 
-WAYS = ("message", "shared memory")
+DEVICES = {"host": WAYS[:2], "cudart": WAYS}
 SERVER = ("--allow-client-shm", "--grpc-max-request-bytes", str(64 << 20))
+Start = Callable[[str, Mapping[str, str]], AbstractContextManager[Server]]
 COPIES = ("user", "socket in", "socket out", "file in", "file out")  # in the order of copies.c
-
-
-class ShmLoad(Load):
-    """Callers that each have a region for their frame and one for the answer."""
-
-    def __init__(self, model: str, address: str, memories: Sequence[Memory]) -> None:
-        self.frame = CATALOGUE[model].sample().tobytes()
-        super().__init__(b"", 0)
-        self.model = model
-        self.mapped = [mmap.mmap(memory.fd, 2 * len(self.frame)) for memory in memories]
-        with RpcClient(address) as client:
-            for memory in memories:
-                register(client, memory.key, memory.key, 2 * len(self.frame))
-        self.messages = [self.request(memory.key) for memory in memories]
-
-    def request(self, region: str) -> bytes:
-        """A call from the first half of a region into its second."""
-        size, x = len(self.frame), CATALOGUE[self.model]
-        source = tensor("x", x.datatype, x.sample().shape, parameters=part(region, size))
-        wanted = part(region, size, size)
-        return infer(self.model, [source], outputs=["y"], output_parameters=wanted)
-
-    async def shm_caller(self, call: Any, place: int) -> None:
-        """Write the frame, call, again."""
-        memory, size = self.mapped[place], len(self.frame)
-        while not self.is_over:
-            started = time.perf_counter()
-            memory[:size] = self.frame
-            await call(self.messages[place], timeout=60)
-            self.latencies_s.append(time.perf_counter() - started)
-        if memory[size:] != self.frame:
-            self.failed += 1
-
-
-async def client(address: str, way: str, model: str, callers: int, seconds: float) -> None:
-    """One measurement; prints calls, failures, seconds and the client's CPU seconds as JSON."""
-    size = len(CATALOGUE[model].sample().tobytes())
-    with ExitStack() as stack:
-        channels = [grpc.aio.insecure_channel(address, options=OPTIONS) for _ in range(4)]
-        calls: list[Any] = [channel.unary_unary(INFER) for channel in channels]
-        if way == "message":
-            load = Load(request(model), len(await calls[0](request(model), timeout=60)))
-            work = [load.caller(calls[place % 4]) for place in range(callers)]
-        else:
-            memories = [stack.enter_context(Memory(2 * size)) for _ in range(callers)]
-            load = shm = ShmLoad(model, address, memories)
-            work = [shm.shm_caller(calls[place % 4], place) for place in range(callers)]
-        started, cpu_s = time.perf_counter(), time.process_time()
-        tasks = [asyncio.create_task(each) for each in work]
-        await asyncio.sleep(seconds)
-        load.is_over = True
-        await asyncio.gather(*tasks)
-        took_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_s
-        for channel in channels:
-            await channel.close()
-    figures = {"calls": len(load.latencies_s), "failed": load.failed, "s": took_s, "cpu_s": cpu_s}
-    print(json.dumps(figures))
 
 
 def measure(address: str, way: str, chosen: argparse.Namespace) -> dict[str, float]:
     """Run a client; what it printed."""
     arguments = (address, way, chosen.model, str(chosen.callers), str(chosen.seconds))
-    command = [sys.executable, "-m", "load.shm", "--client", *arguments]
+    command = [sys.executable, "-m", "load.shm_frames", *arguments]
     seen: dict[str, float] = json.loads(
         subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
     )
@@ -116,17 +49,16 @@ def measure(address: str, way: str, chosen: argparse.Namespace) -> dict[str, flo
     return seen
 
 
-def rates(repository: Path, chosen: argparse.Namespace) -> Iterator[str]:
+def rates(start: Start, chosen: argparse.Namespace) -> Iterator[str]:
     """Lines of the first table."""
     seen: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
     with ExitStack() as stack:
         servers = {
-            transport: stack.enter_context(serving(*arguments(repository, transport), env=NO_DEBUG))
-            for transport in TRANSPORTS
+            transport: stack.enter_context(start(transport, NO_DEBUG)) for transport in TRANSPORTS
         }
         for _ in range(chosen.rounds):
             for transport, server in servers.items():
-                for way in WAYS:
+                for way in DEVICES[chosen.device]:
                     before_s = process_tree.cpu_s(server.pid)
                     figures = measure(server.address, way, chosen)
                     cpu_s = process_tree.cpu_s(server.pid) - before_s
@@ -139,24 +71,23 @@ def rates(repository: Path, chosen: argparse.Namespace) -> Iterator[str]:
         yield f"{transport} | {way} | {rate:,.0f} | {server_s * 1e3:.2f} | {client_s * 1e3:.2f}"
 
 
-def copies(repository: Path, chosen: argparse.Namespace) -> Iterator[str]:
+def copies(start: Start, chosen: argparse.Namespace) -> Iterator[str]:
     """Lines of the second table: a call's bytes by kind of copy, as multiples of a frame."""
     compiler = shutil.which("cc")
     if compiler is None:
         yield "copies are not counted: there is no C compiler (cc)"
         return
     size = len(CATALOGUE[chosen.model].sample().tobytes())
-    yield f"transport | frames | {' | '.join(COPIES)}  (frames a call)"
+    yield f"transport | frames | {' | '.join(COPIES)} | by the GPU  (frames a call)"
     with counting(compiler) as (environment, totals):
         for transport in TRANSPORTS:
-            for way in WAYS:
-                with serving(*arguments(repository, transport), env=environment) as server:
+            for way in DEVICES[chosen.device]:
+                with start(transport, environment) as server:
                     measure(server.address, way, chosen)  # what is allocated once
-                    before = read(totals)
+                    before = (*read(totals), direct_bytes(server))
                     calls = measure(server.address, way, chosen)["calls"]
-                    counts = [
-                        after - early for after, early in zip(read(totals), before, strict=True)
-                    ]
+                    after = (*read(totals), direct_bytes(server))
+                counts = [late - early for late, early in zip(after, before, strict=True)]
                 shown = " | ".join(f"{count / calls / size:.2f}" for count in counts)
                 yield f"{transport} | {way} | {shown}"
 
@@ -178,31 +109,40 @@ def read(totals: Path) -> tuple[int, ...]:
     return struct.unpack(f"={len(COPIES)}Q", totals.read_bytes())
 
 
-def arguments(repository: Path, transport: str) -> tuple[str | Path, ...]:
-    """Of a server."""
-    return ("--model-repository", repository, "--transport", transport, *SERVER)
+def direct_bytes(server: Server) -> int:
+    """What a GPU has copied out of regions and into them."""
+    return int(server.metrics()["headrace_region_direct_bytes_total"])
+
+
+def starter(folder: Path, chosen: argparse.Namespace) -> Start:
+    """Return what starts a server of the model."""
+    repository = write_repository(folder / "models", [chosen.model])
+    headrace = HEADRACE if HEADRACE.exists() else launcher(folder)
+    arguments = ("--model-repository", repository, "--device", chosen.device, *SERVER)
+
+    def start(transport: str, env: Mapping[str, str]) -> AbstractContextManager[Server]:
+        return serving(*arguments, "--transport", transport, env=env, headrace=headrace)
+
+    return start
 
 
 def main(argv: Sequence[str]) -> int:
     """Measure, and print both tables."""
     parser = argparse.ArgumentParser(prog="load.shm", description=__doc__.partition("\n")[0])
     parser.add_argument("model", nargs="?", default="identity_6mb")
+    parser.add_argument("--device", default="host", choices=DEVICES)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--callers", type=int, default=8)
     chosen = parser.parse_args(argv)
     os.environ.setdefault("PYTHONPATH", str(Path(__file__).parents[1]))
     with tempfile.TemporaryDirectory() as folder:
-        repository = write_repository(Path(folder), [chosen.model])
+        start = starter(Path(folder), chosen)
         print(f"{chosen.model}, {chosen.callers} calls in flight on four connections")
-        for line in (*rates(repository, chosen), *copies(repository, chosen)):
+        for line in chain(rates(start, chosen), copies(start, chosen)):
             print(line, flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--client"]:
-        at, way_of, name, num_callers, duration = sys.argv[2:]
-        uvloop.run(client(at, way_of, name, int(num_callers), float(duration)))
-    else:
-        sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

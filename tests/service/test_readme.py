@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from helpers.documented import examples, run_examples
 from helpers.server import HEADRACE, serving
 from helpers.tree import REPOSITORY
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from helpers.server import Server
 
 README = (REPOSITORY / "README.md").read_text("utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+EXAMPLES = examples("README.md")
 DIGITS = REPOSITORY / "deploy" / "models" / "digits" / "1" / "model.onnx"
 
 
@@ -32,12 +32,8 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_python_examples_print_a_label(number: int, server: Server) -> None:
     """Each example is complete once numpy is imported, and prints the label of a blank image."""
-    script = "import numpy as np\n" + EXAMPLES[number].replace("localhost:8001", server.address)
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=20
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"\[\[\d\]\]\n", done.stdout)
+    printed = run_examples(["import numpy as np", EXAMPLES[number]], server.address)
+    assert re.fullmatch(r"\[\[\d\]\]\n", printed)
 
 
 def test_a_model_file_is_served_under_its_name() -> None:
