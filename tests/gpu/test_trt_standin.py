@@ -16,6 +16,7 @@ from headrace.errors import EngineError, RequestError
 from headrace.slots.slot import NUM_LANES
 from helpers.fake_plans import FILL_CONFIG, double_plan, fill_plan
 from helpers.trt_describe import describe
+from helpers.trt_served import ALONE, TENSORS
 
 if TYPE_CHECKING:
     from helpers.standin_rig import StandinRig
@@ -40,9 +41,14 @@ def floats(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).integers(-999, 999, shape).astype(np.float32)
 
 
-def graphs_on() -> str:
+def graphs_on(more: str = "") -> str:
     """Switch graphs on."""
-    return "optimization { cuda { graphs: true } }"
+    return f"optimization {{ cuda {{ graphs: true {more} }} }}"
+
+
+def alone(graph_specs: str = "") -> str:
+    """With graphs, and every tensor written, so that requests can be let run alone."""
+    return f"max_batch_size: 32 {graphs_on(graph_specs)} {TENSORS}"
 
 
 def test_the_stand_in_is_the_fake(rig: StandinRig) -> None:
@@ -88,7 +94,7 @@ def test_every_answer_is_its_own(rig: StandinRig, config: str) -> None:
 def test_two_slots_overlap_and_two_lanes_do_not(rig: StandinRig) -> None:
     """By the GPU's own events: runs of two slots are in flight at once, of one slot in turn."""
     rig.world.wait_ns = LONG_NS
-    rig.load(num_slots=2)
+    rig.load(config=f"max_batch_size: 32 {TENSORS}", options=ALONE, num_slots=2)
     begin = rig.device.open_event(is_timed=True)
     stream = rig.device.open_stream()
     stream.record(begin)
@@ -184,7 +190,7 @@ def test_memory_is_told_by_kind(rig: StandinRig) -> None:
 
 def test_a_replay_equals_a_plain_run(rig: StandinRig) -> None:
     """Graphs of the optima are there at load, on every lane; replays enqueue nothing anew."""
-    model = rig.load(config=graphs_on(), num_slots=2)
+    model = rig.load(config=alone(), options=ALONE, num_slots=2)
     assert model.graphs is not None
     assert model.graphs.num_captured == 2 * NUM_LANES * 2
     num_runs = len(rig.world.runs)
@@ -202,11 +208,9 @@ def test_a_replay_equals_a_plain_run(rig: StandinRig) -> None:
 
 def test_graphs_are_captured_for_what_the_configuration_names(rig: StandinRig) -> None:
     """A graph_spec is captured at load beside the optima, and so a hit at once."""
-    spec = (
-        "max_batch_size: 32 optimization { cuda { graphs: true graph_spec { batch_size: 5 input "
-        '{ key: "x" value { dim: [ 4 ] } } } graph_spec { batch_size: 20 } } }'
-    )
-    model = rig.load(config=spec, num_slots=1)
+    five = 'graph_spec { batch_size: 5 input { key: "x" value { dim: [ 4 ] } } }'
+    named = alone(f"{five} graph_spec {{ batch_size: 20 }}")
+    model = rig.load(config=named, options=ALONE, num_slots=1)
     assert model.graphs is not None
     assert model.graphs.num_captured == NUM_LANES * 4
     for rows in (5, 20, 4, 16):
@@ -216,11 +220,8 @@ def test_graphs_are_captured_for_what_the_configuration_names(rig: StandinRig) -
 
 def test_fewer_rows_are_padded_to_a_graph(rig: StandinRig) -> None:
     """Requests of 3 to 8 rows replay the graph of 8, and each gets its own rows back."""
-    spec = (
-        "max_batch_size: 32 optimization { cuda { graphs: true graph_spec { batch_size: 8 "
-        "graph_lower_bound { batch_size: 3 } } } }"
-    )
-    model = rig.load(config=spec, num_slots=2)
+    named = alone("graph_spec { batch_size: 8 graph_lower_bound { batch_size: 3 } }")
+    model = rig.load(config=named, options=ALONE, num_slots=2)
     assert model.graphs is not None
     for seed in range(60):
         rig.submit(floats(3 + seed % 6, 4, seed=seed))

@@ -16,6 +16,12 @@ from helpers.core_served import CoreServed
 from helpers.fake_plans import double_plan, plan_bytes
 from helpers.fake_tensorrt import World, make_module
 
+TENSORS = """
+input { name: "x" data_type: TYPE_FP32 dims: 4 }
+output { name: "y" data_type: TYPE_FP32 dims: 4 }
+"""
+ALONE = LoadOptions(auto_complete=False)  # nothing switches batching on; wants TENSORS written
+
 
 class TrtServed(CoreServed):
     """Its plans run on a fake."""

@@ -24,14 +24,10 @@ from headrace.slots.graphs import PLAIN_RUNS
 from headrace.slots.slot import NUM_LANES
 from helpers.fake_plans import double_plan, tensor
 from helpers.sim_served import SimServed
+from helpers.trt_served import ALONE, TENSORS
 
 GRAPHS = "optimization { cuda { graphs: true } }"
-TENSORS = """
-input { name: "x" data_type: TYPE_FP32 dims: 4 }
-output { name: "y" data_type: TYPE_FP32 dims: 4 }
-"""
 BATCHED = f"max_batch_size: 32 {GRAPHS} {TENSORS}"
-ALONE = LoadOptions(auto_complete=False)  # nothing switches batching on
 OPTIMA = (4, 16)  # rows of the plan's profiles
 
 BYTES_OF_16_ROWS, BYTES_OF_32_ROWS = 512 + 16 * 4 * 4, 512 + 32 * 4 * 4
