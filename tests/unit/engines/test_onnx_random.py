@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from onnx import TensorProto, helper
 
-from headrace.engines.onnx_random import RANDOM, random_operators
+from headrace.engines.onnx_random import OP_TYPE, PIECE, RANDOM, random_operators
 from helpers.onnx_models import FLOAT, adds, model, port, save
 
 
@@ -45,6 +45,16 @@ def test_a_name_is_no_operator(tmp_path: Path) -> None:
     ports = [port(name, FLOAT, ["n"]) for name in ("Bernoulli", "RandomNormal")]
     path = save(model([node], ports[:1], ports[1:]), tmp_path / "b.onnx")
     assert random_operators(path) == set()
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_one_that_lies_across_two_pieces_is_found(name: str, tmp_path: Path) -> None:
+    """The file is searched piece by piece."""
+    operator = bytes([OP_TYPE, len(name)]) + name.encode()
+    for length in range(1, len(operator)):
+        path = tmp_path / "model.onnx"
+        path.write_bytes(bytes(PIECE - length) + operator)
+        assert random_operators(path) == {name}
 
 
 TAKES_INPUT = {"Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike"}
