@@ -36,6 +36,10 @@ CONFINED_SINCE = (1, 24, 4)
 """A model may name files that hold its weights. 1.23.2 reads whatever is named, /etc/passwd, too;
 1.24.4 refuses names that lead out of the model's folder (both were tried)."""
 
+SHARES_INTERPRETER_SINCE = (1, 31)
+"""1.30.0 and older keep the interpreter to themselves for as long as opening a session takes (tried:
+1.20.1, 1.23.2, 1.30.0, 1.31.0, 1.31.1, 1.32.0)."""
+
 NO_GPU_PACKAGE = (
     "this onnxruntime has no CUDA provider; install headrace-server[onnxruntime-gpu] in place of "
     "onnxruntime, or serve on the CPU with --device host"
@@ -71,8 +75,17 @@ class OpenSession:
 
 def is_confined() -> bool:
     """Say whether this release keeps models from reading files outside of their folder."""
-    digits = (part for part in ort.__version__.split("+")[0].split(".")[:3])
-    return tuple(int(part) for part in digits if part.isdigit()) >= CONFINED_SINCE
+    return _release() >= CONFINED_SINCE
+
+
+def shares_interpreter() -> bool:
+    """Say whether other threads run while this release opens a session."""
+    return _release() >= SHARES_INTERPRETER_SINCE
+
+
+def _release() -> tuple[int, ...]:
+    digits = ort.__version__.split("+")[0].split(".")[:3]
+    return tuple(int(part) for part in digits if part.isdigit())
 
 
 def open_cpu_session(path: Path, options: OrtOptions) -> OpenSession:
