@@ -117,7 +117,7 @@ def test_random_numbers_are_drawn_anew_in_each_run(tmp_path: Path) -> None:
     rig = CoreServed(tmp_path, device)
     try:
         assert rig.serve().graphs is None
-        answers = [rig.ask(np.zeros((rows, 64), np.float32))[:1] for rows in (1, 3, 9) * 8]
+        answers = [rig.ask(np.zeros((rows, 64), np.float32))[:1] for rows in (1, 3, 4) * 8]
     finally:
         rig.close()
         device.close()

@@ -77,6 +77,11 @@ class RegionTable:
         self.num_direct_bytes = 0  # by the device alone, either way
 
     @property
+    def has_unused(self) -> bool:
+        """Whether memory of regions that are gone can be let go of."""
+        return bool(self._unused)
+
+    @property
     def takes_device_memory(self) -> bool:
         """Whether regions can lie in memory of the device."""
         return self._device is not None and self._device.opens_shared
@@ -189,13 +194,28 @@ class RegionTable:
             with self._lock:
                 if not region.is_gone and region.is_forsaken(now, self._quota.lease_s):
                     self._give_up(region)
-        self._unpin()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Let go of the memory of regions that are gone; room is there when it returns.
+
+        On a thread: the device waits for all that it has begun.
+        """
+        with self._unpinning:
+            with self._lock:
+                unused, self._unused = self._unused, []
+            for region in unused:
+                assert region.pin is not None
+                region.pin.close()
+            with self._lock:
+                for region in unused:
+                    self._forget(region)
 
     def close(self) -> None:
         """Forget every region; those in use go after their last use."""
         for on_device in (False, True):
             self.unregister("", on_device=on_device)
-        self._unpin()
+        self.let_go()
 
     def _find(self, name: str) -> Region:
         region = self._regions.get(name)
@@ -222,18 +242,6 @@ class RegionTable:
             self.num_regions += 1
             self.num_bytes += region.size_bytes
 
-    def _unpin(self) -> None:
-        """Let go of the memory of regions that are gone; room is there when it returns."""
-        with self._unpinning:
-            with self._lock:
-                unused, self._unused = self._unused, []
-            for region in unused:
-                assert region.pin is not None
-                region.pin.close()
-            with self._lock:
-                for region in unused:
-                    self._forget(region)
-
     def _check_room(self, name: str, offset: int, size_bytes: int, now: float) -> None:
         """Hold that a region may come, and give up others for it that nobody needs.
 
@@ -243,14 +251,14 @@ class RegionTable:
             raise RequestError(f"the name of a region has 1 to {MAX_NAME_CHARS} characters")
         if offset < 0 or size_bytes < 1:
             raise RequestError(f"{shown(name)} must have 1 byte or more, from offset 0 or later on")
-        self._unpin()
+        self.let_go()
         with self._lock:
             if name in self._regions:
                 raise ExistsError(f"{shown(name)} is registered already; unregister it first")
             if self._fits(size_bytes):
                 return
             self._make_room(now)
-        self._unpin()
+        self.let_go()
         if not self._fits(size_bytes):
             quota = self._quota
             raise TooLargeError(

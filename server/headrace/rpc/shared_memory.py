@@ -2,7 +2,8 @@
 
 Rules
 - Everybody who may call may unregister every region, as in Triton: load generators begin with
-  forgetting all of them. Regions in use are let go of after their last use.
+  forgetting all of them. Regions in use are let go of after their last use, others before the
+  answer: their owner may free the memory then.
 - Nothing that is sent, and no line of the log, holds a key or a handle.
 - Where the device opens no memory of others, CUDA's is refused and its list is empty.
 """
@@ -68,11 +69,12 @@ class SharedMemoryService:
         }
         return pb.SystemSharedMemoryStatusResponse(regions=regions)
 
-    def unregister(
+    async def unregister(
         self, request: pb.SystemSharedMemoryUnregisterRequest
     ) -> pb.SystemSharedMemoryUnregisterResponse:
         """Forget a region, or all of them; an unknown one is no error."""
         self._table.unregister(request.name)
+        await self._let_go()
         return pb.SystemSharedMemoryUnregisterResponse()
 
     async def register_cuda(
@@ -102,9 +104,14 @@ class SharedMemoryService:
         }
         return pb.CudaSharedMemoryStatusResponse(regions=regions)
 
-    def unregister_cuda(
+    async def unregister_cuda(
         self, request: pb.CudaSharedMemoryUnregisterRequest
     ) -> pb.CudaSharedMemoryUnregisterResponse:
         """Forget a region of the GPU's memory, or all of them; an unknown one is no error."""
         self._table.unregister(request.name, on_device=True)
+        await self._let_go()
         return pb.CudaSharedMemoryUnregisterResponse()
+
+    async def _let_go(self) -> None:
+        if self._table.has_unused:
+            await asyncio.to_thread(self._table.let_go)

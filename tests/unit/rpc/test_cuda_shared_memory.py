@@ -26,6 +26,7 @@ from headrace.errors import (
 )
 from headrace.link.local import LocalLink
 from headrace.metrics import Metrics
+from headrace.regions.part import RegionPart
 from headrace.rpc.infer import InferService
 from headrace.rpc.prepare import Limits
 from headrace.rpc.status import Status
@@ -192,6 +193,22 @@ def test_unregistering_is_of_one_kind(front: Front) -> None:
     assert front.names() == []
 
 
+def test_memory_is_closed_when_unregistering_is_answered(front: Front) -> None:
+    """Of what no request uses: whoever owns it may free it then."""
+    foreign = front.device.share_memory(SIZE)
+    front.register("a", foreign)
+    front.register("b", foreign)
+    before = front.device.leaks()
+    front.ask("CudaSharedMemoryUnregister", name="a")
+    assert len(before) - len(front.device.leaks()) == 1
+    used = front.table.hold([RegionPart("b", 0, 1)], 0)
+    front.ask("CudaSharedMemoryUnregister")
+    assert len(before) - len(front.device.leaks()) == 1
+    front.table.release(used)
+    front.ask("CudaSharedMemoryUnregister")
+    assert len(before) - len(front.device.leaks()) == 2
+
+
 @pytest.mark.parametrize("device", [-1, 1, 7, 2**63 - 1, -(2**63)])
 def test_another_device_is_refused(front: Front, device: int) -> None:
     """The text says which one is served; nothing is opened."""
@@ -332,7 +349,8 @@ def test_what_a_server_says_that_it_can() -> None:
     assert not status(pb.CudaSharedMemoryStatusRequest()).regions
     with pytest.raises(NotFoundError):
         status(pb.CudaSharedMemoryStatusRequest(name="r"))
-    host.methods["CudaSharedMemoryUnregister"](pb.CudaSharedMemoryUnregisterRequest())
+    unregister = host.methods["CudaSharedMemoryUnregister"]
+    asyncio.run(unregister(pb.CudaSharedMemoryUnregisterRequest()))
 
 
 def test_a_device_has_the_number_that_cuda_gives_it() -> None:
