@@ -37,8 +37,8 @@ CONFINED_SINCE = (1, 24, 4)
 1.24.4 refuses names that lead out of the model's folder (both were tried)."""
 
 SHARES_INTERPRETER_SINCE = (1, 31)
-"""1.30.0 and older keep the interpreter to themselves for as long as opening a session takes (tried:
-1.20.1, 1.23.2, 1.30.0, 1.31.0, 1.31.1, 1.32.0)."""
+"""Until 1.30.0 no other thread runs while a session is opened. Tried: 1.20.1, 1.23.2, 1.30.0, 1.31.0,
+1.31.1, 1.32.0."""
 
 NO_GPU_PACKAGE = (
     "this onnxruntime has no CUDA provider; install headrace-server[onnxruntime-gpu] in place of "
