@@ -37,8 +37,7 @@ CONFINED_SINCE = (1, 24, 4)
 1.24.4 refuses names that lead out of the model's folder (both were tried)."""
 
 SHARES_INTERPRETER_SINCE = (1, 31)
-"""Until 1.30.0 no other thread runs while a session is opened. Tried: 1.20.1, 1.23.2, 1.30.0, 1.31.0,
-1.31.1, 1.32.0."""
+"""Until 1.30.0 no other thread runs while a session is opened; 1.20.1 to 1.32.0 were tried."""
 
 NO_GPU_PACKAGE = (
     "this onnxruntime has no CUDA provider; install headrace-server[onnxruntime-gpu] in place of "
