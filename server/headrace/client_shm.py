@@ -9,7 +9,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -49,12 +50,15 @@ class ClientShm:
         self._device_index = device.index
         self._lease_s = config.client_shm_lease_s
         self._watching: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "headrace-regions")  # opens and closes memory
         if config.allow_client_shm:
             uids = frozenset(config.client_shm_uid or (os.geteuid(),))
             prefixes = config.client_shm_key_prefix
             quota = Quota(config.client_shm_max_regions, config.client_shm_max_bytes, self._lease_s)
             copier = None if device.is_unified else device
-            self.table = RegionTable(partial(_open, prefixes, uids), quota, copier)
+            self.table = RegionTable(
+                partial(_open, prefixes, uids), quota, copier, on_unused=self._let_go
+            )
             _observe(metrics, self.table)
 
     @property
@@ -63,7 +67,7 @@ class ClientShm:
         if self.table is None:
             return {}
         service = SharedMemoryService(
-            self.table, clock=self._clock, device_index=self._device_index
+            self.table, self._thread, clock=self._clock, device_index=self._device_index
         )
         return service.methods
 
@@ -84,15 +88,22 @@ class ClientShm:
         watching, self._watching = self._watching, None
         if watching is not None:
             watching.cancel()
+        self._thread.shutdown(cancel_futures=True)
         if self.table is not None:
             self.table.close()
+
+    def _let_go(self) -> None:
+        if self.table is not None:
+            with suppress(RuntimeError):  # it was shut down: whoever closes the table lets go
+                self._thread.submit(self.table.let_go)
 
     async def _watch(self, table: RegionTable) -> None:
         rest_s = min(self._lease_s / LOOKS_A_LEASE, LONGEST_REST_S)
         while True:
             await asyncio.sleep(rest_s)
             try:
-                await asyncio.to_thread(table.sweep, self._clock())  # to unpin takes long
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._thread, table.sweep, self._clock())
             except Exception:
                 log.exception("regions of shared memory could not be looked through: a bug")
 

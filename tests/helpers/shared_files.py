@@ -37,8 +37,18 @@ class SharedFiles:
         return file
 
     def table(self, device: Copier | None = None, **quota: float) -> RegionTable:
-        """A table whose regions lie here, or in memory of `device`, which then copies them."""
-        return RegionTable(self.open, Quota(**quota), device)  # type: ignore[arg-type]
+        """A table whose regions lie here, or in memory of `device`, which then copies them.
+
+        Without a device, what has become unused is let go of at once, as a server's thread does.
+        """
+
+        def let_go() -> None:
+            if device is None:
+                table.let_go()
+
+        bounds = Quota(**quota)  # type: ignore[arg-type]
+        table = RegionTable(self.open, bounds, device, on_unused=let_go)
+        return table
 
 
 def is_open(file: RegionFile) -> bool:

@@ -14,6 +14,7 @@ import fcntl
 import os
 import signal
 import stat
+import threading
 from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,13 +28,17 @@ OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class RegionFile:
-    """One open file, shared by the regions that lie in it; closed with the last of them."""
+    """One open file, shared by the regions that lie in it; closed with the last of them.
+
+    To close takes long where nobody else has the file and it has no name: 0.2 s a GiB of pages.
+    """
 
     is_on_device = False
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._num_holders = 1
+        self._counting = threading.Lock()
         found = os.fstat(fd)
         self.identity = (found.st_dev, found.st_ino)
 
@@ -111,15 +116,18 @@ class RegionFile:
 
     def share(self) -> RegionFile:
         """Return itself for one more holder, who closes it as well."""
-        assert self._num_holders, "a file that is closed was shared"
-        self._num_holders += 1
+        with self._counting:
+            assert self._num_holders, "a file that is closed was shared"
+            self._num_holders += 1
         return self
 
     def close(self) -> None:
         """Let go of it, once for each holder."""
-        assert self._num_holders, "a file was closed more often than it was held"
-        self._num_holders -= 1
-        if not self._num_holders:
+        with self._counting:
+            assert self._num_holders, "a file was closed more often than it was held"
+            self._num_holders -= 1
+            is_last = not self._num_holders
+        if is_last:
             os.close(self._fd)
 
 

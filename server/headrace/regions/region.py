@@ -76,6 +76,14 @@ class Region:
         """Say whether nobody can tell who shares it, and nobody has used it for the lease."""
         return now - self.alive_at >= lease_s and self.memory.is_shared is None
 
+    def close(self) -> None:
+        """Let go of its memory, once; takes long, and on a device waits for what has begun."""
+        try:
+            if self.pin is not None:
+                self.pin.close()
+        finally:
+            self.memory.close()
+
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Let errors say which region it was: the memory does not know what clients call it."""

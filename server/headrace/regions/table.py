@@ -8,8 +8,8 @@ Rules
   either, else when it has not been used for the lease. Where the system cannot tell who has it open
   (`RegionMemory.is_shared`), the unnamed goes after the lease, the named when its room is needed.
 - Where a GPU copies regions itself, each is pinned when it is registered, or lies in its memory and
-  is opened. That takes long, as does the end of it: neither is done while requests wait for the
-  lock, nor by whoever ends a request.
+  is opened. That takes long, as does the end of any region: neither is done while requests wait for
+  the lock, nor by whoever ends a request.
 - Regions of files and of device memory have one space of names, and are listed and unregistered
   apart. Who has device memory open cannot be told.
 - Any thread may call any method. No clock is read: `now` is in seconds, of any one clock.
@@ -17,6 +17,7 @@ Rules
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from headrace.regions.file import RegionFile
 from headrace.regions.opening import Copier, open_shared, pin_file, take_file
 from headrace.regions.part import RegionPart
 from headrace.regions.region import Region, shown
+
+log = logging.getLogger(__name__)
 
 MAX_NAME_CHARS = 256
 
@@ -54,6 +57,8 @@ class RegionTable:
         open_file: Callable[[str], RegionFile],
         quota: Quota,
         device: Copier | None = None,
+        *,
+        on_unused: Callable[[], None] | None = None,
     ) -> None:
         """Start empty.
 
@@ -61,25 +66,23 @@ class RegionTable:
             open_file: Opens what a key stands for, or raises a HeadraceError.
             quota: Of all regions.
             device: That which copies regions itself; None where the host does.
+            on_unused: Called when the last request has ended that used a region which is gone, to
+                have somebody `let_go`; else that is done when the next one comes or goes.
         """
         self._open_file = open_file
         self._quota = quota
         self._device = device
+        self._on_unused = on_unused
         self._registering = threading.Lock()  # taken before the other: so no two names come at once
-        self._unpinning = threading.Lock()  # whoever waits for it finds what is gone let go of
+        self._letting_go = threading.Lock()  # whoever waits for it finds what is gone let go of
         self._lock = threading.Lock()
-        self._unused: list[Region] = []  # gone, and still pinned
+        self._unused: list[Region] = []  # gone, and still open
         self._regions: dict[str, Region] = {}
         self.num_regions = 0  # those included that are gone and still in use
         self.num_bytes = 0
         self.num_read_bytes = 0
         self.num_written_bytes = 0
         self.num_direct_bytes = 0  # by the device alone, either way
-
-    @property
-    def has_unused(self) -> bool:
-        """Whether memory of regions that are gone can be let go of."""
-        return bool(self._unused)
 
     @property
     def takes_device_memory(self) -> bool:
@@ -137,10 +140,14 @@ class RegionTable:
             self._add(Region(name, DeviceMemory(), 0, size_bytes, now, buffer))
 
     def unregister(self, name: str, *, on_device: bool = False) -> None:
-        """Forget a region of a kind, "" for all of that kind; an unknown one is no error."""
+        """Forget a region of a kind, "" for all of that kind; an unknown one is no error.
+
+        What no request uses is closed when it returns: its owner may free the memory then.
+        """
         with self._lock:
             for region in self._of_kind(name, on_device=on_device):
                 self._give_up(region)
+        self.let_go()
 
     def listed(self, name: str, *, on_device: bool = False) -> list[Region]:
         """Return the regions of a kind that requests can name, or one of them.
@@ -186,7 +193,10 @@ class RegionTable:
                 assert region.num_uses, "a region was released more often than it was held"
                 region.num_uses -= 1
                 if region.is_gone and not region.num_uses:
-                    self._close(region)
+                    self._unused.append(region)
+            has_unused = bool(self._unused)
+        if has_unused and self._on_unused is not None:
+            self._on_unused()
 
     def sweep(self, now: float) -> None:
         """Give up the regions that nobody shares any more; the lock is taken for each alone."""
@@ -197,25 +207,23 @@ class RegionTable:
         self.let_go()
 
     def let_go(self) -> None:
-        """Let go of the memory of regions that are gone; room is there when it returns.
-
-        On a thread: the device waits for all that it has begun.
-        """
-        with self._unpinning:
+        """Close regions that are gone; their room is there when it returns, whatever fails."""
+        with self._letting_go:
             with self._lock:
                 unused, self._unused = self._unused, []
             for region in unused:
-                assert region.pin is not None
-                region.pin.close()
-            with self._lock:
-                for region in unused:
-                    self._forget(region)
+                try:
+                    region.close()
+                except Exception:
+                    log.exception("%s could not be closed", shown(region.name))
+                with self._lock:
+                    self.num_regions -= 1
+                    self.num_bytes -= region.size_bytes
 
     def close(self) -> None:
         """Forget every region; those in use go after their last use."""
         for on_device in (False, True):
             self.unregister("", on_device=on_device)
-        self.let_go()
 
     def _find(self, name: str) -> Region:
         region = self._regions.get(name)
@@ -285,15 +293,4 @@ class RegionTable:
         del self._regions[region.name]
         region.is_gone = True
         if not region.num_uses:
-            self._close(region)
-
-    def _close(self, region: Region) -> None:
-        if region.pin is None:
-            self._forget(region)
-        else:
             self._unused.append(region)
-
-    def _forget(self, region: Region) -> None:
-        region.memory.close()
-        self.num_regions -= 1
-        self.num_bytes -= region.size_bytes

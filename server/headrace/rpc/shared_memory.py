@@ -4,6 +4,8 @@ Rules
 - Everybody who may call may unregister every region, as in Triton: load generators begin with
   forgetting all of them. Regions in use are let go of after their last use, others before the
   answer: their owner may free the memory then.
+- What opens and closes memory runs on one thread, in order of arrival: what was asked to come and
+  then to go is gone, also when nobody waited for the first.
 - Nothing that is sent, and no line of the log, holds a key or a handle.
 - Where the device opens no memory of others, CUDA's is refused and its list is empty.
 """
@@ -13,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Final
 
 from headrace.errors import RequestError
@@ -30,10 +34,16 @@ class SharedMemoryService:
     """Answers for one table of regions; its methods are for the event loop."""
 
     def __init__(
-        self, table: RegionTable, *, clock: Callable[[], float], device_index: int = 0
+        self,
+        table: RegionTable,
+        thread: Executor,
+        *,
+        clock: Callable[[], float],
+        device_index: int = 0,
     ) -> None:
         """Prepare; `device_index` is CUDA's number of the GPU that the server uses."""
         self._table = table
+        self._thread = thread
         self._clock = clock
         self._device_index = device_index
 
@@ -52,9 +62,9 @@ class SharedMemoryService:
     async def register(
         self, request: pb.SystemSharedMemoryRegisterRequest
     ) -> pb.SystemSharedMemoryRegisterResponse:
-        """Let requests name a region; on a thread, since pinning takes long."""
+        """Let requests name a region."""
         fields = (request.name, request.key, request.offset, request.byte_size)
-        await asyncio.to_thread(self._table.register, *fields, self._clock())
+        await self._on_thread(self._table.register, *fields, self._clock())
         log.info("%s has %d bytes", shown(request.name), request.byte_size)
         return pb.SystemSharedMemoryRegisterResponse()
 
@@ -73,14 +83,13 @@ class SharedMemoryService:
         self, request: pb.SystemSharedMemoryUnregisterRequest
     ) -> pb.SystemSharedMemoryUnregisterResponse:
         """Forget a region, or all of them; an unknown one is no error."""
-        self._table.unregister(request.name)
-        await self._let_go()
+        await self._on_thread(self._table.unregister, request.name)
         return pb.SystemSharedMemoryUnregisterResponse()
 
     async def register_cuda(
         self, request: pb.CudaSharedMemoryRegisterRequest
     ) -> pb.CudaSharedMemoryRegisterResponse:
-        """Let requests name memory of the GPU; on a thread, since opening it takes long."""
+        """Let requests name memory of the GPU."""
         index = self._device_index
         if self._table.takes_device_memory and request.device_id != index:
             raise RequestError(
@@ -89,7 +98,7 @@ class SharedMemoryService:
                 f"one, with device_id {index}"
             )
         fields = (request.name, request.raw_handle, request.byte_size)
-        await asyncio.to_thread(self._table.register_shared, *fields, self._clock())
+        await self._on_thread(self._table.register_shared, *fields, self._clock())
         log.info("CUDA %s has %d bytes", shown(request.name), request.byte_size)
         return pb.CudaSharedMemoryRegisterResponse()
 
@@ -108,10 +117,8 @@ class SharedMemoryService:
         self, request: pb.CudaSharedMemoryUnregisterRequest
     ) -> pb.CudaSharedMemoryUnregisterResponse:
         """Forget a region of the GPU's memory, or all of them; an unknown one is no error."""
-        self._table.unregister(request.name, on_device=True)
-        await self._let_go()
+        await self._on_thread(partial(self._table.unregister, request.name, on_device=True))
         return pb.CudaSharedMemoryUnregisterResponse()
 
-    async def _let_go(self) -> None:
-        if self._table.has_unused:
-            await asyncio.to_thread(self._table.let_go)
+    async def _on_thread(self, work: Callable[..., None], *args: Any) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import ExistsError, NotFoundError, RequestError, TooLargeError
+from headrace.device.base import DevicePtr
+from headrace.errors import DeviceError, ExistsError, NotFoundError, RequestError, TooLargeError
 from headrace.regions.file import RegionFile
 from headrace.regions.part import RegionPart
 from headrace.regions.table import MAX_NAME_CHARS, Quota, RegionTable
@@ -118,6 +119,46 @@ def test_a_region_in_use_goes_after_its_last_use(files: SharedFiles, table: Regi
     table.close()
     assert table.num_regions == 0
     assert not any(is_open(file) for file in files.opened)
+
+
+def test_whoever_lets_go_is_told_after_the_last_use(files: SharedFiles) -> None:
+    """Not before, and not by what is registered still; a file is closed by nobody else."""
+    told: list[bool] = []
+    table = RegionTable(files.open, Quota(), on_unused=lambda: told.append(True))
+    table.register("r", SECRET, 0, 100, 0)
+    parts = [RegionPart("r", 0, 1)]
+    table.release(table.hold(parts, 0))
+    first, second = table.hold(parts, 0), table.hold(parts, 0)
+    table.unregister("r")
+    table.release(first)
+    assert told == []
+    table.release(second)
+    assert (told, is_open(files.opened[0])) == ([True], True)
+    table.let_go()
+    assert (table.num_regions, is_open(files.opened[0])) == (0, False)
+
+
+def test_what_cannot_be_closed_takes_no_room(
+    files: SharedFiles, table: RegionTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor does it keep others open."""
+    for name in "ab":
+        table.register(name, SECRET, 0, 10, 0)
+    (region, _) = table.listed("")
+    region.pin = Unwilling()
+    table.unregister("")
+    assert (table.num_regions, table.num_bytes) == (0, 0)
+    assert "region 'a' could not be closed" in caplog.text
+    assert not any(is_open(file) for file in files.opened)
+
+
+class Unwilling:
+    """A pin that the device keeps."""
+
+    ptr, size_bytes = DevicePtr(0), 10
+
+    def close(self) -> None:
+        raise DeviceError("no")
 
 
 def test_the_quota_counts_regions_and_bytes(files: SharedFiles) -> None:
