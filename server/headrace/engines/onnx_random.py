@@ -26,8 +26,7 @@ OP_TYPE: Final = 0x22
 PIECE: Final = 1 << 20
 OVERLAP: Final = 2 + max(map(len, RANDOM)) - 1  # one may begin at the last byte of a piece
 
-_NAMES: Final = {name.encode(): name for name in RANDOM}
-_IS_LENGTH: Final = np.isin(np.arange(256), [*map(len, RANDOM)])  # (256,) bool
+_OPERATORS: Final = {name: bytes([OP_TYPE, len(name)]) + name.encode() for name in RANDOM}
 
 
 def random_operators(path: Path) -> set[str]:
@@ -41,11 +40,15 @@ def random_operators(path: Path) -> set[str]:
     """
     content = np.memmap(path, np.uint8, mode="r")
     pieces = (content[at : at + PIECE + OVERLAP] for at in range(0, content.size, PIECE))
-    return {_NAMES[text] for piece in pieces for text in _likely(piece) if text in _NAMES}
+    return {name for piece in pieces for name in _operators_in(piece)}
 
 
-def _likely(piece: NDArray[np.uint8]) -> Iterator[bytes]:
-    """What follows each byte that may begin an operator, where the length is one of ours."""
-    begins = np.flatnonzero(piece[:-1] == OP_TYPE)
-    for begin in begins[_IS_LENGTH[piece[begins + 1]]]:
-        yield piece[begin + 2 : begin + 2 + piece[begin + 1]].tobytes()
+def _operators_in(piece: NDArray[np.uint8]) -> Iterator[str]:
+    """Byte by byte, of those places alone that are right so far."""
+    begins = np.flatnonzero(piece == OP_TYPE)
+    for name, operator in _OPERATORS.items():
+        places = begins[begins + len(operator) <= piece.size]
+        for offset, byte in enumerate(operator[1:], start=1):
+            places = places[piece[places + offset] == byte]
+        if places.size:
+            yield name

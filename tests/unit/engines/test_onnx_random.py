@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from onnx import TensorProto, helper
 
-from headrace.engines.onnx_random import OP_TYPE, PIECE, RANDOM, random_operators
+from headrace.engines.onnx_random import OP_TYPE, OVERLAP, PIECE, RANDOM, random_operators
 from helpers.onnx_models import FLOAT, adds, model, port, save
 
 
@@ -49,12 +49,13 @@ def test_a_name_is_no_operator(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_one_that_lies_across_two_pieces_is_found(name: str, tmp_path: Path) -> None:
-    """The file is searched piece by piece."""
+    """The file is searched piece by piece; a part of one is not taken for another one."""
     operator = bytes([OP_TYPE, len(name)]) + name.encode()
-    for length in range(1, len(operator)):
-        path = tmp_path / "model.onnx"
-        path.write_bytes(bytes(PIECE - length) + operator)
-        assert random_operators(path) == {name}
+    path = tmp_path / "model.onnx"
+    for before in range(PIECE - len(operator), PIECE + OVERLAP + 1):
+        for behind in (b"", bytes(100)):
+            path.write_bytes(bytes(before) + operator + behind)
+            assert random_operators(path) == {name}
 
 
 TAKES_INPUT = {"Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike"}
