@@ -98,8 +98,6 @@ class ModelKeeper:
         if self._config.allow_model_uploads:
             _check_runtime()
             remove_dead(FOLDERS)
-        if self._config.model_control_mode != "none":
-            _warn_of_runtime()
         self._core.device.bind_thread()
         loader = self._make_loader(self._core.blocks)
         started = load_at_start(self._config, self._shelf, loader, self._core.catalog)
@@ -204,17 +202,3 @@ def _check_runtime() -> None:
             "the server can read"
         )
         raise ConfigError(reason, field="--allow-model-uploads")
-
-
-def _warn_of_runtime() -> None:
-    """Say so where loading a model will hold up those that are served."""
-    try:
-        from headrace.engines.ort_session import SHARES_INTERPRETER_SINCE, shares_interpreter
-    except ImportError:
-        return
-    if not shares_interpreter():
-        log.warning(
-            "all requests wait while an ONNX model is loaded beside them: onnxruntime before %s "
-            "lets no other thread run meanwhile",
-            ".".join(map(str, SHARES_INTERPRETER_SINCE)),
-        )

@@ -12,6 +12,7 @@ from headrace.control.shelf import Taken, failed
 from headrace.control.swap import Loaded
 from headrace.device.base import Device
 from headrace.engines.model_folder import ModelSource
+from headrace.engines.platforms import ONNX
 from headrace.errors import HeadraceError, OverloadedError, UnavailableError
 from headrace.loader import Loader
 from headrace.metrics import Metrics
@@ -105,6 +106,10 @@ class VersionLoader:
             undo.callback(blocks.close)
             model = self._make_loader(blocks).load(source, version)
             undo.pop_all()
+        if model.spec.platform == ONNX.name:
+            from headrace.engines.ort_session import warn_of_waiting
+
+            warn_of_waiting()
         return Loaded(model, blocks)
 
     def _check_room(self, taken: Taken, version: int) -> None:

@@ -37,7 +37,7 @@ CONFINED_SINCE = (1, 24, 4)
 1.24.4 refuses names that lead out of the model's folder (both were tried)."""
 
 SHARES_INTERPRETER_SINCE = (1, 31)
-"""Until 1.30.0 no other thread runs while a session is opened; 1.20.1 to 1.32.0 were tried."""
+"""Before, no other thread runs while a session is opened: so 1.20.1, 1.23.2 and 1.30.0, tried."""
 
 NO_GPU_PACKAGE = (
     "this onnxruntime has no CUDA provider; install headrace-server[onnxruntime-gpu] in place of "
@@ -77,9 +77,15 @@ def is_confined() -> bool:
     return _release() >= CONFINED_SINCE
 
 
-def shares_interpreter() -> bool:
-    """Say whether other threads run while this release opens a session."""
-    return _release() >= SHARES_INTERPRETER_SINCE
+@functools.cache
+def warn_of_waiting() -> None:
+    """Say so, once, where no other thread runs while this release opens a session."""
+    if _release() < SHARES_INTERPRETER_SINCE:
+        log.warning(
+            "all requests wait while an ONNX model is loaded: onnxruntime before %s lets no other "
+            "thread run meanwhile",
+            ".".join(map(str, SHARES_INTERPRETER_SINCE)),
+        )
 
 
 def _release() -> tuple[int, ...]:

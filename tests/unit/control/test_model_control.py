@@ -8,10 +8,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import onnxruntime
 import pytest
 
 from headrace.control import model_control as model_control_module
 from headrace.control.uploads import UploadBounds
+from headrace.engines import ort_session
 from headrace.errors import (
     ConfigError,
     OverloadedError,
@@ -36,6 +38,26 @@ def rig(tmp_path: Path) -> Iterator[ControlRig]:
 
 def upload(value: float) -> dict[str, bytes]:
     return {"file:1/model.onnx": onnx_models.adds(value).SerializeToString()}
+
+
+@pytest.mark.parametrize(
+    ("version", "is_warned"),
+    [("1.20.1", True), ("1.30.0", True), ("1.31.0", False), ("1.31.1", False), ("2.0.0", False)],
+)
+def test_a_runtime_that_keeps_all_others_waiting_is_named_once(
+    rig: ControlRig,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    version: str,
+    is_warned: bool,
+) -> None:
+    """Where a model has been loaded beside those that are served."""
+    monkeypatch.setattr(onnxruntime, "__version__", version)
+    ort_session.warn_of_waiting.cache_clear()
+    for name in "ab":
+        rig.put(name, 1, 1)
+        rig.load(name)
+    assert caplog.text.count("onnxruntime before 1.31 lets no other thread run") == is_warned
 
 
 def test_a_model_is_loaded_reloaded_and_unloaded(rig: ControlRig) -> None:

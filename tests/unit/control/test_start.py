@@ -138,22 +138,3 @@ def test_uploads_need_a_runtime_that_keeps_models_in_their_folder(
         return
     with pytest.raises(ConfigError, match=r"--allow-model-uploads: needs onnxruntime 1\.24\.4"):
         Started(**settings, **more)
-
-
-@pytest.mark.parametrize("mode", ["none", "poll", "explicit"])
-@pytest.mark.parametrize(
-    ("version", "is_fine"),
-    [("1.20.1", False), ("1.30.0", False), ("1.31.0", True), ("1.31.1", True), ("2.0.0", True)],
-)
-def test_a_runtime_that_holds_up_all_others_is_named(
-    settings: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    mode: str,
-    version: str,
-    is_fine: bool,
-) -> None:
-    """Where models are loaded beside those that are served."""
-    monkeypatch.setattr(onnxruntime, "__version__", version)
-    Started(**settings, model_control_mode=mode)
-    assert ("onnxruntime before 1.31" in caplog.text) is (mode != "none" and not is_fine)
