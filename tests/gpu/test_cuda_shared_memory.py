@@ -147,7 +147,7 @@ def test_a_region_lies_within_the_allocation(core: CudaRig, owner: Owner, size: 
 
 
 def test_a_small_allocation(core: CudaRig, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is a piece of a block of the driver's, of which a handle opens more than the piece."""
+    """It is a piece of a block of 2 MiB; how much of it a handle opens is for the driver to say."""
     from headrace.device.cudart import CudartDevice
 
     assert isinstance(core.device, CudartDevice)

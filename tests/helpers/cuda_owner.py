@@ -182,7 +182,7 @@ def _opened(handle: bytes) -> str:
 
 
 def _checked(answer: tuple[Any, ...]) -> Any:
-    status, *results = answer
+    status, *results = answer  # not `cudart_rig.checked`: that would import the server's code
     assert int(status) == 0, status
     return results[0] if results else None
 

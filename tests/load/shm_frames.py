@@ -99,7 +99,7 @@ class DeviceRegion:
         return at
 
     def register(self, client: RpcClient) -> None:
-        """Tell the server; its first region forgets those of clients before."""
+        """Tell the server."""
         handle = self._checked(self._rt.cudaIpcGetMemHandle(self._at))
         raw = ctypes.string_at(handle.getPtr(), 64)
         fields = {"raw_handle": raw, "device_id": 0, "byte_size": 2 * self._size}
@@ -172,6 +172,7 @@ async def main(address: str, way: str, model: str, callers: int, seconds: float)
             frame = CATALOGUE[model].sample().tobytes()
             regions = [REGIONS[way](frame, stack) for _ in range(callers)]
             client = stack.enter_context(RpcClient(address))
+            stack.callback(client.ask, "CudaSharedMemoryUnregister")  # nobody sees that we end
             for region in regions:
                 region.register(client)
             load = shm = RegionLoad(model, regions)
@@ -182,8 +183,6 @@ async def main(address: str, way: str, model: str, callers: int, seconds: float)
         load.is_over = True
         await asyncio.gather(*tasks)
         took_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_s
-        if way == "CUDA shared memory":  # no server sees that this client ends
-            client.ask("CudaSharedMemoryUnregister")
         for channel in channels:
             await channel.close()
     figures = {"calls": len(load.latencies_s), "failed": load.failed, "s": took_s, "cpu_s": cpu_s}

@@ -56,7 +56,7 @@ class Watch:
             self._act()
             late_s = time.perf_counter() - began_at - self._usual_s
             if late_s >= self._least_s and self._watched is not None:
-                place = " < ".join(places(sys._current_frames()[self._watched]))
+                place = " < ".join(places(sys._current_frames().get(self._watched)))
                 self.spells_s[place].append(late_s)
 
 
@@ -129,6 +129,8 @@ def main(argv: Sequence[str]) -> int:
         for watch in watching.values():
             watch.stop()
         running.close()
+    if len(loads_s) < chosen.swaps:
+        return 1  # what was wrong is told by the thread that loaded
     print(f"{chosen.model} on {chosen.device}: {chosen.swaps} loads, {max(loads_s):.2f} s at most")
     for what, watch in watching.items():
         print(f"held up by {what}:")
