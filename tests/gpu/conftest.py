@@ -55,13 +55,13 @@ def owner(needs_gpu: None) -> Iterator[Owner]:
 def shm_server(
     needs_cuda_provider: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """`headrace serve` on GPU 0 with regions: identities by ONNX Runtime's provider, and an MLP."""
+    """`headrace serve` on GPU 0 with regions, and identities by ONNX Runtime's provider."""
     pytest.importorskip("ml_dtypes", reason="ml_dtypes, which makes the models, is not installed")
     from helpers.server import launcher, serving
     from load.models import write_repository
 
     folder = tmp_path_factory.mktemp("served")
-    models = write_repository(folder / "models", ["identity_uint8", "identity_6mb", "mlp"])
+    models = write_repository(folder / "models", ["identity_uint8", "identity_6mb"])
     arguments = ("--model-repository", models, "--device", "cudart", "--allow-client-shm")
     with serving(*arguments, headrace=launcher(folder)) as server:
         yield server

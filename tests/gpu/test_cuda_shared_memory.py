@@ -204,7 +204,7 @@ def test_an_owner_that_goes_while_it_is_registered(
     """Each request ends, that memory is free after the region, and the next owner is served."""
     from cuda.bindings import runtime as rt
 
-    from helpers.cudart_rig import checked
+    from helpers.cuda_checked import checked
 
     shared = Shared(core)
     with Owner(ROOM) as gone:

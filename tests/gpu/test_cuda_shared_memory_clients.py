@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -37,6 +36,7 @@ def test_tritonclient(shm_server: Server) -> None:
     for package in ("tritonclient.utils.cuda_shared_memory", "torch"):
         pytest.importorskip(package, reason=f"{package} is not installed")
     from helpers.environments import CLIENTS, run
+    from helpers.refusals import assert_refused
 
     command: list[str | Path] = [
         sys.executable,
@@ -45,12 +45,7 @@ def test_tritonclient(shm_server: Server) -> None:
     ]
     seen = json.loads(run(command, timeout_s=60, env=os.environ))
     assert "cuda_shared_memory" in seen.pop("extensions")
-    found = {
-        what: status.removeprefix("StatusCode.") for what, (status, _) in seen["errors"].items()
-    }
-    assert found == {what: status for what, (status, _) in STATUSES.items()}
-    for what, (_, text) in seen.pop("errors").items():
-        assert STATUSES[what][1] in text
+    assert_refused(seen.pop("errors"), STATUSES)
     regions = seen.pop("regions")
     assert {name: region["byte_size"] for name, region in regions.items()} == {
         "in": "2097152",
@@ -83,20 +78,11 @@ def test_perf_analyzer(shm_server: Server, kind: str, more: tuple[str, ...]) -> 
     binary = shutil.which("perf_analyzer")
     if binary is None:
         pytest.skip("perf_analyzer is not on the PATH")
-    from helpers.environments import run
+    from helpers.analyzer import assert_takes_regions
+    from helpers.cuda_shm_client import copied_bytes
 
     before = shm_server.metrics()
-    quick = ("-p", "400", "-r", "10", "-s", "900", "--concurrency-range", "2")
-    command = [binary, "-m", "identity_6mb", "-i", "grpc", "-u", shm_server.address, *quick]
-    printed = run([*command, "--shared-memory", kind, *more], timeout_s=90, env=os.environ)
-    after = shm_server.metrics()
-    assert re.search(r"Inference count: [1-9]\d*", printed)
-    assert "unable" not in printed.lower()
-    assert after["headrace_regions"] == 0
-    counted = {
-        way: after[name] - before[name]
-        for way in ("read", "written", "direct")
-        for name in (f"headrace_region_{way}_bytes_total",)
-    }
-    assert counted.pop("direct") > 0
-    assert counted == {"read": 0, "written": 0}
+    assert_takes_regions((binary, os.environ), shm_server, "identity_6mb", kind, *more)
+    copied = copied_bytes(before, shm_server.metrics())
+    assert copied.pop("direct") > 0
+    assert copied == {"read": 0, "written": 0}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from helpers.cuda_owner import NO_HANDLES, OUT_AT, ROOM, SIZE, Owner
-from helpers.cuda_shm_client import CudaShmClient
+from helpers.cuda_shm_client import CudaShmClient, copied_bytes
 
 pytestmark = pytest.mark.gpu
 
@@ -53,13 +53,8 @@ def test_a_server_copies_within_the_gpu(served: Served, owner: Owner, size: int)
     before = served.metrics
     for seed in range(3):
         assert served.works_with(owner, seed, size)
-    after = served.metrics
-    counted = {
-        way: after[name] - before[name]
-        for way in ("read", "written", "direct")
-        for name in (f"headrace_region_{way}_bytes_total",)
-    }
-    assert counted == {"read": 0, "written": 0, "direct": 6 * size}
+    copied = copied_bytes(before, served.metrics)
+    assert copied == {"read": 0, "written": 0, "direct": 6 * size}
     regions = served.client.ask("CudaSharedMemoryStatus").regions
     assert {name: (r.device_id, r.byte_size) for name, r in regions.items()} == {"r": (0, ROOM)}
 

@@ -29,7 +29,7 @@ from headrace.slots.blocks import BlockPool
 from headrace.slots.poller import Poller
 from headrace.slots.pool import SlotPool
 from headrace.slots.slot import Slot
-from helpers.cudart_rig import checked
+from helpers.cuda_checked import checked
 from helpers.delay_batcher import DelayBatcher
 
 # dst[i] = src[i] + 1 for n bytes; the driver compiles it for the GPU at hand.

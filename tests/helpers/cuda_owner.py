@@ -25,6 +25,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from helpers.cuda_checked import checked
+
 ANSWER_S = 60.0  # a first call of CUDA takes seconds
 WORKS = "; the GPU works"
 
@@ -117,27 +119,27 @@ def random_bytes(size_bytes: int, seed: int) -> npt.NDArray[np.uint8]:
 
 
 class Memory:
-    """What the process has allocated."""
+    """What the process has allocated, from `address` on, and the handle that opens it."""
 
     def __init__(self, rt: Any, size_bytes: int) -> None:
         self._rt = rt
-        self._address = int(_checked(rt.cudaMalloc(size_bytes)))
-        handle = _checked(rt.cudaIpcGetMemHandle(self._address))
+        self.address = int(checked(rt.cudaMalloc(size_bytes)))
+        handle = checked(rt.cudaIpcGetMemHandle(self.address))
         self.handle = ctypes.string_at(handle.getPtr(), 64)
 
     def fill(self, offset: int, size_bytes: int, seed: int) -> str:
         """Write, and wait until it is there: the server's streams do not wait for ours."""
         data, kind = random_bytes(size_bytes, seed), self._rt.cudaMemcpyKind.cudaMemcpyHostToDevice
-        to = self._address + offset
-        _checked(self._rt.cudaMemcpy(to, data.ctypes.data, size_bytes, kind))
-        _checked(self._rt.cudaDeviceSynchronize())
+        to = self.address + offset
+        checked(self._rt.cudaMemcpy(to, data.ctypes.data, size_bytes, kind))
+        checked(self._rt.cudaDeviceSynchronize())
         return "filled"
 
     def check(self, offset: int, size_bytes: int, seed: int, more: int) -> str:
         """Compare."""
         data, kind = np.zeros(size_bytes, np.uint8), self._rt.cudaMemcpyKind.cudaMemcpyDeviceToHost
-        source = self._address + offset
-        _checked(self._rt.cudaMemcpy(data.ctypes.data, source, size_bytes, kind))
+        source = self.address + offset
+        checked(self._rt.cudaMemcpy(data.ctypes.data, source, size_bytes, kind))
         wanted = random_bytes(size_bytes, seed) + np.uint8(more)
         return "same" if np.array_equal(data, wanted) else "other"
 
@@ -179,12 +181,6 @@ def _opened(handle: bytes) -> str:
     device.alloc_device(1000).close()
     device.close()
     return answer + WORKS
-
-
-def _checked(answer: tuple[Any, ...]) -> Any:
-    status, *results = answer  # not `cudart_rig.checked`: that would import the server's code
-    assert int(status) == 0, status
-    return results[0] if results else None
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ The machine that is lent for its GPU has no other client.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
@@ -55,3 +56,9 @@ class CudaShmClient:
             each.parameters["shared_memory_byte_size"].int64_param = size
             each.parameters["shared_memory_offset"].int64_param = offset
         return self.start("ModelInfer", request)
+
+
+def copied_bytes(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """What a server's figures say that it copied: by the host either way, and by the device."""
+    names = {way: f"headrace_region_{way}_bytes_total" for way in ("read", "written", "direct")}
+    return {way: after[name] - before[name] for way, name in names.items()}

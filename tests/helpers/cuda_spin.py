@@ -18,8 +18,8 @@ from cuda.bindings import runtime as rt
 
 from headrace.device.base import Stream
 from headrace.engines.base import Shape, Signature, TensorSpec
+from helpers.cuda_checked import checked
 from helpers.cuda_core_rig import CudaAddOneContext
-from helpers.cudart_rig import checked
 
 # spin: src holds a duration in ns; dst gets the clock at its begin and at its end. One thread.
 # echo: answers each new number at src with the clock at dst, `n` times; for comparing clocks.

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
 
 from cuda.bindings import driver
 from cuda.bindings import runtime as rt
 
 from headrace.device.base import Stream
 from headrace.device.cudart import CudartDevice
+from helpers.cuda_checked import checked
 from helpers.device_rig import Rig
 
 
@@ -61,10 +61,3 @@ class _Latches(list[Latch]):
     def close(self) -> None:
         for latch in self:
             latch.free()
-
-
-def checked(answer: tuple[Any, ...]) -> Any:
-    """Return what a call of the binding gave, after looking at its status."""
-    status, *results = answer
-    assert int(status) == 0, status
-    return results[0] if len(results) == 1 else tuple(results) or None

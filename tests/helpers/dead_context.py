@@ -14,7 +14,7 @@ from cuda.bindings import driver
 
 from headrace.device.cudart import CudartDevice
 from headrace.errors import DeviceError
-from helpers.cudart_rig import checked
+from helpers.cuda_checked import checked
 
 # Stores to address 8, which is nobody's. The driver compiles it for the GPU at hand.
 KERNEL = b"""

@@ -18,7 +18,7 @@ import numpy as np
 from cuda.bindings import driver
 
 from headrace.device.cudart import CudartDevice
-from helpers.cudart_rig import checked
+from helpers.cuda_checked import checked
 from helpers.fake_tensorrt import IExecutionContext, TensorIOMode, World
 
 Shape = tuple[int, ...]

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from helpers import onnx_models
-from helpers.environments import perf_analyzer, run
+from helpers.analyzer import analyze
+from helpers.environments import perf_analyzer
 from helpers.scrape import Scrape, is_at_rest
 from helpers.server import Server, ServerPool
 
-# Short windows, and a spread that a shared machine cannot miss: this is not a measurement.
-QUICK = ("-p", "500", "-r", "10", "-s", "900")
 RATE = ("--request-rate-range", "50", "--num-of-sequences", "2")
 LEVELS = ("--concurrency-range", "1:4")
 
@@ -26,13 +25,6 @@ pytestmark = [
     ),
     pytest.mark.timeout(300),
 ]
-
-
-def analyze(server: Server, model: str, *arguments: str) -> str:
-    """Run it to its end; what it printed."""
-    binary, variables = perf_analyzer()
-    command: list[str | Path] = [binary, "-m", model, "-i", "grpc", "-u", server.address, *QUICK]
-    return run([*command, *arguments], timeout_s=90, env=variables)
 
 
 def num_failed(server: Server) -> float:
@@ -47,7 +39,7 @@ def num_failed(server: Server) -> float:
 
 def assert_measured(server: Server, *arguments: str) -> None:
     """It ran to its end at every level, and read the server's own statistics."""
-    printed = analyze(server, "mlp", *LEVELS, *arguments)
+    printed = analyze(perf_analyzer(), server, "mlp", *LEVELS, *arguments)
     assert re.findall(r"Request concurrency: (\d)", printed) == ["1", "2", "3", "4"]
     assert len(re.findall(r"Inference count: [1-9]\d*", printed)) == 4
     assert len(re.findall(r"Avg request latency: [1-9]\d* usec \(overhead", printed)) == 4
@@ -77,7 +69,9 @@ def test_streaming_at_concurrency_one_to_four(server: Server) -> None:
 def test_sequences(server: Server, load: tuple[str, ...]) -> None:
     """Of a model that keeps state: every part of every sequence is answered."""
     failed = num_failed(server)
-    printed = analyze(server, "carries", "--sequence-length", "5", "-b", "1", *load)
+    printed = analyze(
+        perf_analyzer(), server, "carries", "--sequence-length", "5", "-b", "1", *load
+    )
     assert re.findall(r"Sequence count: [1-9]\d* \([1-9]", printed), printed
     assert num_failed(server) == failed
 
@@ -87,7 +81,9 @@ def test_a_response_cache(servers: ServerPool, tmp_path: Path) -> None:
     onnx_models.save(onnx_models.adds(1), tmp_path / "adds/1/model.onnx")
     (tmp_path / "adds/config.pbtxt").write_text("response_cache { enable: true }")
     server = servers.get("--model-repository", tmp_path, "--cache-config", "local,size=65536")
-    printed = analyze(server, "adds", "--shape", "x:1,4", "--concurrency-range", "2:2")
+    printed = analyze(
+        perf_analyzer(), server, "adds", "--shape", "x:1,4", "--concurrency-range", "2:2"
+    )
     assert re.search(r"Cache hit count: [1-9]\d*", printed), printed
     assert re.search(r"Average Cache Hit Latency: [1-9]\d* usec", printed)
     assert server.metrics()["nv_cache_num_misses_per_model"] <= 2  # who came together

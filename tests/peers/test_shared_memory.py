@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers.environments import TRITONCLIENT, ClientRun, perf_analyzer, python_environment, run
+from helpers.analyzer import assert_takes_regions
+from helpers.environments import TRITONCLIENT, ClientRun, perf_analyzer, python_environment
+from helpers.refusals import assert_refused
 from helpers.server import TRANSPORTS, Server, ServerPool
 
 pytestmark = pytest.mark.timeout(300)  # the first run installs the environments
@@ -52,10 +53,7 @@ def test_tritonclient(client: ClientRun, version: str) -> None:
     assert (seen["one way"], seen["streamed"]) == ([True, True], [True, True])
     assert seen["texts"] == [["a", "longer"], ["", "b" * 50]]
     assert_regions(seen)
-    assert {
-        what: (status.removeprefix("StatusCode."), STATUSES[what][1] in text)
-        for what, (status, text) in seen["errors"].items()
-    } == {what: (status, True) for what, (status, _) in STATUSES.items()}
+    assert_refused(seen["errors"], STATUSES)
 
 
 def assert_regions(seen: dict[str, Any]) -> None:
@@ -77,11 +75,5 @@ def assert_regions(seen: dict[str, Any]) -> None:
 @pytest.mark.parametrize("more", [(), ("--streaming", "--async")], ids=["unary", "streaming"])
 def test_perf_analyzer(server: Server, more: tuple[str, ...]) -> None:
     """Exit code 0 with both ways in shared memory; nothing is left of it."""
-    binary, variables = perf_analyzer()
-    quick = ("-p", "400", "-r", "10", "-s", "900", "--concurrency-range", "2")
-    command: list[str | Path] = [binary, "-m", "mlp", "-i", "grpc", "-u", server.address, *quick]
-    printed = run([*command, "--shared-memory", "system", *more], timeout_s=90, env=variables)
-    assert re.search(r"Inference count: [1-9]\d*", printed)
-    assert "unable" not in printed.lower()
-    assert server.metrics()["headrace_regions"] == 0
+    assert_takes_regions(perf_analyzer(), server, "mlp", "system", *more)
     assert server.metrics()["headrace_region_written_bytes_total"] > 0

@@ -16,6 +16,7 @@ import torch
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
 import tritonclient.utils.cuda_shared_memory as cuda
+from refused import refused
 
 ROOM = 2 << 20
 FRAME = np.random.default_rng(1).integers(0, 256, (1, 600_000), np.uint8)
@@ -118,13 +119,7 @@ def errors(client: Any, handle: bytes) -> dict[str, list[str]]:
             "identity_uint8", [given("in")], outputs=[wanted("out", SIZE - 1)]
         ),
     }
-    seen = {}
-    for what, call in calls.items():
-        try:
-            call()
-        except triton.InferenceServerException as error:
-            seen[what] = [str(error.status()), str(error.message())]
-    return seen
+    return refused(calls)
 
 
 def main() -> None:

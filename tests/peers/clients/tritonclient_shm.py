@@ -13,6 +13,7 @@ import numpy as np
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
 import tritonclient.utils.shared_memory as shm
+from refused import refused
 from tritonclient.utils import serialize_byte_tensor
 
 KEY = f"/headrace_test_{os.getpid()}"
@@ -113,13 +114,7 @@ def errors(client: Any) -> dict[str, list[str]]:
         "status": lambda: client.get_system_shared_memory_status("nothing"),
         "cuda": lambda: client.register_cuda_shared_memory("c", b"AAAA", 0, 8),
     }
-    seen = {}
-    for what, call in calls.items():
-        try:
-            call()
-        except triton.InferenceServerException as error:
-            seen[what] = [str(error.status()), str(error.message())]
-    return seen
+    return refused(calls)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import tritonclient.grpc as triton
 from dtypes import arrays, as_bf16, bf16_exact, digest
+from refused import refused
 
 
 def tensor(name: str, datatype: str, array: np.ndarray) -> triton.InferInput:
@@ -81,13 +82,7 @@ def errors(client: triton.InferenceServerClient) -> dict[str, list[str]]:
         "dtype": lambda: client.infer("identity_fp32", [wrong]),
         "shared_memory": lambda: client.register_system_shared_memory("region", "/key", 64),
     }
-    seen = {}
-    for what, call in calls.items():
-        try:
-            call()
-        except triton.InferenceServerException as error:
-            seen[what] = [str(error.status()), str(error.message())]
-    return seen
+    return refused(calls)
 
 
 def settings(client: triton.InferenceServerClient) -> dict[str, object]:
