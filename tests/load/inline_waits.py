@@ -7,8 +7,6 @@ percentiles of a small model's calls, one after another, while a client sends 56
 
 from __future__ import annotations
 
-import json
-import subprocess
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -21,7 +19,8 @@ from onnx import helper
 from helpers import onnx_models
 from helpers.messages import infer, tensor
 from helpers.rpc_client import RpcClient
-from helpers.server import HEADRACE, NO_DEBUG, TRANSPORTS, Server, serving
+from helpers.server import NO_DEBUG, TRANSPORTS, Server, serving
+from load.bench_client import bench
 from load.models import write_repository
 
 FLOATS = 14_000_000
@@ -39,12 +38,8 @@ def write_models(folder: Path) -> Path:
 
 def calls_per_s(server: Server) -> float:
     """Return how many calls of the identity 32 callers get answered, the median of three runs."""
-    client = [str(HEADRACE.with_name("headrace-client")), "bench", "-u", server.address]
-    command = [*client, "identity_uint8", "--shape", "x:64", "-c", "32", "--duration-s", "4"]
-    rates = []
-    for _ in range(3):
-        done = subprocess.run([*command, "--json", "-q"], stdout=subprocess.PIPE, check=True)
-        rates.append(float(json.loads(done.stdout)["levels"][0]["seen"]["throughput_per_s"]))
+    load = ("identity_uint8", "--shape", "x:64", "-c", "32", "--duration-s", "4")
+    rates: list[float] = [bench(server, *load)["throughput_per_s"] for _ in range(3)]
     return median(rates)
 
 

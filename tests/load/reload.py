@@ -23,8 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ import uvloop
 from headrace_proto.v1 import inference_pb2 as pb
 from helpers import onnx_models
 from helpers.raw_http2 import INFER
-from helpers.server import NO_DEBUG, TRANSPORTS, Server
+from helpers.server import NO_DEBUG, TRANSPORTS, launcher, serving
 from load.models import CATALOGUE
 
 NAME = "m"
@@ -162,32 +161,6 @@ def swap(
     return loads
 
 
-@contextmanager
-def serving(folder: Path, transport: str, device: str) -> Iterator[Server]:
-    """A server of this source tree, installed or not."""
-    program = [sys.executable, "-c", "from headrace.cli import main; main()", "serve"]
-    ports = ["--grpc-port=0", "--metrics-port=0", "--grpc-address=127.0.0.1"]
-    mode = ["--model-control-mode=explicit", f"--load-model={NAME}", f"--model-repository={folder}"]
-    process = subprocess.Popen(
-        [*program, *ports, *mode, f"--transport={transport}", f"--device={device}"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **NO_DEBUG, "PYTHONUNBUFFERED": "1"},
-    )
-    server = Server(process)
-    try:
-        server.wait_ready()
-        yield server
-        assert server.stop() == 0, server.output()
-    except BaseException:
-        print(server.output())
-        raise
-    finally:
-        if process.poll() is None:
-            server.kill()
-
-
 @dataclass
 class Outcome:
     """What was seen of one server."""
@@ -226,11 +199,18 @@ class Outcome:
 def measure(transport: str, model: str, chosen: argparse.Namespace) -> Outcome:
     """Measure one transport with one model."""
     with tempfile.TemporaryDirectory() as folder:
-        repository = Repository(Path(folder), model)
+        models = Path(folder, "models")
+        repository = Repository(models, model)
         repository.put()
         program = [sys.executable, "-m", "load.reload", CLIENT]
+        mode = ("--model-control-mode=explicit", f"--load-model={NAME}")
+        place = (f"--transport={transport}", f"--device={chosen.device}")
         with (
-            serving(Path(folder), transport, chosen.device) as server,
+            serving(
+                *("--model-repository", models, *mode, *place),
+                env=NO_DEBUG,
+                headrace=launcher(Path(folder)),
+            ) as server,
             subprocess.Popen(
                 [*program, server.address, model, str(chosen.qps)],
                 stdin=subprocess.PIPE,

@@ -8,31 +8,19 @@ reads the page again and again. Prints percentiles in milliseconds, and what a p
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import tempfile
 import time
 import urllib.request
 from pathlib import Path
 from statistics import fmean
 from threading import Event, Thread
-from typing import Any
 
-from helpers.server import HEADRACE, NO_DEBUG, TRANSPORTS, Server, serving
+from helpers.server import NO_DEBUG, TRANSPORTS, Server, serving
+from load.bench_client import bench
 from load.models import write_repository
 
-RATE = 300
-SECONDS = 12
+LOAD = ("mlp", "--rate", "300", "--arrivals", "poisson", "--duration-s", "12")
 SHOWN = ("p50_ms", "p90_ms", "p99_ms", "p999_ms")
-
-
-def ask(server: Server) -> dict[str, Any]:
-    """Return what the client saw."""
-    command = [str(HEADRACE.with_name("headrace-client")), "bench", "-u", server.address, "mlp"]
-    command += ["--rate", str(RATE), "--arrivals", "poisson", "--duration-s", str(SECONDS)]
-    done = subprocess.run([*command, "--json", "-q"], stdout=subprocess.PIPE, check=True)
-    latency: dict[str, Any] = json.loads(done.stdout)["levels"][0]["seen"]["latency"]
-    return latency
 
 
 def read(server: Server, every_s: float, has_ended: Event, took_s: list[float]) -> None:
@@ -61,7 +49,7 @@ def main() -> None:
                     reader = Thread(target=read, args=(server, every_s, has_ended, took_s))
                     if is_read:
                         reader.start()
-                    latency = ask(server)
+                    latency = bench(server, *LOAD)["latency"]
                     has_ended.set()
                     if is_read:
                         reader.join()

@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 
 from helpers import process_tree
-from helpers.server import HEADRACE, NO_DEBUG, TRANSPORTS, Server, launcher, serving
+from helpers.server import NO_DEBUG, TRANSPORTS, Server, launcher, serving
 from load.models import CATALOGUE, write_repository
 from load.shm_frames import WAYS
 
@@ -117,11 +117,10 @@ def direct_bytes(server: Server) -> int:
 def starter(folder: Path, chosen: argparse.Namespace) -> Start:
     """Return what starts a server of the model."""
     repository = write_repository(folder / "models", [chosen.model])
-    headrace = HEADRACE if HEADRACE.exists() else launcher(folder)
     arguments = ("--model-repository", repository, "--device", chosen.device, *SERVER)
 
     def start(transport: str, env: Mapping[str, str]) -> AbstractContextManager[Server]:
-        return serving(*arguments, "--transport", transport, env=env, headrace=headrace)
+        return serving(*arguments, "--transport", transport, env=env, headrace=launcher(folder))
 
     return start
 

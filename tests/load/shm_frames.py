@@ -10,7 +10,6 @@ host, or by a copy within the GPU. Prints calls, failures, seconds and CPU secon
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import mmap
 import sys
@@ -25,6 +24,8 @@ import grpc.aio
 import numpy as np
 import uvloop
 
+from helpers.cuda_checked import checked
+from helpers.cuda_owner import Memory as DeviceMemory
 from helpers.messages import infer, tensor
 from helpers.raw_http2 import INFER
 from helpers.rpc_client import RpcClient
@@ -82,42 +83,33 @@ class DeviceRegion:
     def __init__(self, frame: bytes, _: ExitStack) -> None:
         from cuda.bindings import runtime as rt
 
-        from helpers.cudart_rig import checked
-
         self.name = uuid.uuid4().hex
-        self._rt, self._checked = rt, checked
-        self._frame, self._size = np.frombuffer(frame, np.uint8), len(frame)
+        self._rt, self._size = rt, len(frame)
         self._stream = checked(rt.cudaStreamCreate())
-        self._at = self._allocated(2 * self._size)
-        self._camera = self._allocated(self._size)
-        to_device = rt.cudaMemcpyKind.cudaMemcpyHostToDevice
-        checked(rt.cudaMemcpy(self._camera, self._frame.ctypes.data, self._size, to_device))
-
-    def _allocated(self, size_bytes: int) -> int:
-        at = int(self._checked(self._rt.cudaMalloc(-(-size_bytes // BLOCK) * BLOCK)))
-        self._checked(self._rt.cudaMemset(at, 0, size_bytes))
-        return at
+        self._memory = DeviceMemory(rt, -(-2 * self._size // BLOCK) * BLOCK)
+        self._camera = DeviceMemory(rt, self._size)
+        checked(rt.cudaMemset(self._memory.address, 0, 2 * self._size))
+        data, to_device = np.frombuffer(frame, np.uint8), rt.cudaMemcpyKind.cudaMemcpyHostToDevice
+        checked(rt.cudaMemcpy(self._camera.address, data.ctypes.data, self._size, to_device))
 
     def register(self, client: RpcClient) -> None:
         """Tell the server."""
-        handle = self._checked(self._rt.cudaIpcGetMemHandle(self._at))
-        raw = ctypes.string_at(handle.getPtr(), 64)
-        fields = {"raw_handle": raw, "device_id": 0, "byte_size": 2 * self._size}
+        fields = {"raw_handle": self._memory.handle, "device_id": 0, "byte_size": 2 * self._size}
         client.ask("CudaSharedMemoryRegister", name=self.name, **fields)
 
     def put_frame(self) -> None:
         """Copy the frame within the GPU, and wait: the server waits for no stream of ours."""
         within = self._rt.cudaMemcpyKind.cudaMemcpyDeviceToDevice
-        copy = (self._at, self._camera, self._size, within, self._stream)
-        self._checked(self._rt.cudaMemcpyAsync(*copy))
-        self._checked(self._rt.cudaStreamSynchronize(self._stream))
+        copy = (self._memory.address, self._camera.address, self._size, within, self._stream)
+        checked(self._rt.cudaMemcpyAsync(*copy))
+        checked(self._rt.cudaStreamSynchronize(self._stream))
 
     def answer(self) -> bytes:
         """Return what stands behind the frame."""
         data = np.zeros(self._size, np.uint8)
         to_host = self._rt.cudaMemcpyKind.cudaMemcpyDeviceToHost
-        behind = self._at + self._size
-        self._checked(self._rt.cudaMemcpy(data.ctypes.data, behind, self._size, to_host))
+        behind = self._memory.address + self._size
+        checked(self._rt.cudaMemcpy(data.ctypes.data, behind, self._size, to_host))
         return data.tobytes()
 
 

@@ -16,9 +16,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from types import FrameType
 
+from headrace.device import open_device
 from headrace.device.base import Device
 from headrace.engines.repository import find_models
 from headrace.loader import Loader, LoadOptions
@@ -36,27 +37,16 @@ class Watch:
     def __init__(self, act: Callable[[], None], usual_s: float, least_s: float) -> None:
         self.spells_s: dict[str, list[float]] = defaultdict(list)
         self._act, self._usual_s, self._least_s = act, usual_s, least_s
-        self._watched: int | None = None
-        self._is_over = Event()
-        self._thread = Thread(target=self._run)
 
-    def start(self, watched: int | None) -> None:
-        """Begin; `watched` is the thread that loads."""
-        self._watched = watched
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._is_over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._is_over.is_set():
+    def run_beside(self, watched: Thread) -> None:
+        """Note where another thread is, until that has ended."""
+        assert watched.ident is not None
+        while watched.is_alive():
             began_at = time.perf_counter()
             self._act()
             late_s = time.perf_counter() - began_at - self._usual_s
-            if late_s >= self._least_s and self._watched is not None:
-                place = " < ".join(places(sys._current_frames().get(self._watched)))
+            if late_s >= self._least_s:
+                place = " < ".join(places(sys._current_frames().get(watched.ident)))
                 self.spells_s[place].append(late_s)
 
 
@@ -68,17 +58,6 @@ def places(frame: FrameType | None) -> Iterator[str]:
         code = frame.f_code
         yield f"{Path(code.co_filename).name}:{frame.f_lineno} {code.co_name}"
         frame = frame.f_back
-
-
-def open_device(name: str) -> Device:
-    """The device."""
-    if name == "cudart":
-        from headrace.device.cudart import CudartDevice
-
-        return CudartDevice.open(0)
-    from headrace.device.host import HostDevice
-
-    return HostDevice()
 
 
 def watches(device: Device, least_s: float, stack: ExitStack) -> dict[str, Watch]:
@@ -116,18 +95,18 @@ def main(argv: Sequence[str]) -> int:
             nonlocal running
             for _ in range(chosen.swaps):
                 began_at = time.perf_counter()
-                beside = loader.load(found.models[0], 1)
+                newer = loader.load(found.models[0], 1)
                 loads_s.append(time.perf_counter() - began_at)
                 running.close()
-                running = beside
+                running = newer
 
         loading = Thread(target=swap)
         loading.start()
-        for watch in watching.values():
-            watch.start(loading.ident)
-        loading.join()
-        for watch in watching.values():
-            watch.stop()
+        beside = [Thread(target=each.run_beside, args=(loading,)) for each in watching.values()]
+        for thread in beside:
+            thread.start()
+        for thread in (loading, *beside):
+            thread.join()
         running.close()
     if len(loads_s) < chosen.swaps:
         return 1  # what was wrong is told by the thread that loaded
