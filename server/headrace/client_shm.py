@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -94,8 +94,10 @@ class ClientShm:
 
     def _let_go(self) -> None:
         if self.table is not None:
-            with suppress(RuntimeError):  # it was shut down: whoever closes the table lets go
+            try:
                 self._thread.submit(self.table.let_go)
+            except RuntimeError:  # it was shut down: nobody is served who would wait
+                self.table.let_go()
 
     async def _watch(self, table: RegionTable) -> None:
         rest_s = min(self._lease_s / LOOKS_A_LEASE, LONGEST_REST_S)

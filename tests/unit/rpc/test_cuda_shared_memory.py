@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from headrace.client_shm import ClientShm
 from headrace.config import ServerConfig
-from headrace.device.base import Device, DevicePtr
+from headrace.device.base import Device
 from headrace.device.host import HostDevice
 from headrace.device.sim import SimDevice
 from headrace.device.sim_shared import SimForeign
@@ -208,70 +207,6 @@ def test_memory_is_closed_when_unregistering_is_answered(front: Front) -> None:
     front.table.release(used)
     front.ask("CudaSharedMemoryUnregister")
     assert len(before) - len(front.device.leaks()) == 2
-
-
-class Slow:
-    """A device whose memory is closed, and opened, when it is told to."""
-
-    is_unified = False
-    index = 0
-    opens_shared = True
-
-    def __init__(self) -> None:
-        self.open: set[bytes] = set()
-        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
-
-    def wait(self) -> None:
-        self.has_begun.set()
-        assert self.may_go_on.wait(10)
-
-    def open_shared(self, handle: bytes) -> SlowBuffer:
-        if handle.startswith(b"slow"):
-            self.wait()
-        self.open.add(handle)
-        return SlowBuffer(self, handle)
-
-
-class SlowBuffer:
-    ptr = DevicePtr(0)
-    size_bytes = SIZE
-
-    def __init__(self, device: Slow, handle: bytes) -> None:
-        self._device, self._handle = device, handle
-
-    def close(self) -> None:
-        self._device.wait()
-        self._device.open.discard(self._handle)
-
-
-@pytest.mark.parametrize("handle", [b"x", b"slow"], ids=["closing", "opening"])
-@pytest.mark.parametrize("is_cancelled", [False, True])
-def test_nothing_is_open_once_unregistering_is_answered(handle: bytes, is_cancelled: bool) -> None:
-    """Also when another call closes it, or opens it, whose caller has perhaps left."""
-    device: Any = Slow()
-    shm = shm_on(device)
-    call = shm.methods
-    unregister = pb.CudaSharedMemoryUnregisterRequest(name="r")
-    register = pb.CudaSharedMemoryRegisterRequest(name="r", raw_handle=handle, byte_size=8)
-
-    async def run() -> None:
-        other = asyncio.create_task(call["CudaSharedMemoryRegister"](register))
-        if handle == b"x":
-            await other
-            other = asyncio.create_task(call["CudaSharedMemoryUnregister"](unregister))
-        await asyncio.to_thread(device.has_begun.wait, 10)
-        if is_cancelled:
-            other.cancel()
-        own = asyncio.create_task(call["CudaSharedMemoryUnregister"](unregister))
-        await asyncio.sleep(0)
-        assert not own.done()
-        device.may_go_on.set()
-        await own
-        assert device.open == set()
-        await asyncio.gather(other, return_exceptions=True)
-
-    asyncio.run(run())
-    shm.close()
 
 
 @pytest.mark.parametrize("device", [-1, 1, 7, 2**63 - 1, -(2**63)])
